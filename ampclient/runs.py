@@ -80,7 +80,8 @@ class Runs(JobResource[M, J], Generic[M, J]):
         config: Mapping[str, Any] | None = None,
         total_steps: int | None = None,
         folder: str | PathLike[str] | None = None,
-        resume: bool = False,
+        resume: bool | Literal["must"] = False,
+        from_step: int | None = None,
         buffer_bytes: int | None = None,
         flush_timeout_s: float | None = None,
     ) -> "TrackedRun":
@@ -101,20 +102,31 @@ class Runs(JobResource[M, J], Generic[M, J]):
             config: Other settings, for comparisons.
             total_steps: The number of rows that it will have.
             folder: Where the run is kept until the server has it; None: in memory alone.
-            resume: Continue the run of the folder, unless it has none or that has succeeded.
+            resume: Continue the run of the folder, unless it has none or that has succeeded;
+                `"must"` raises an error then.
+            from_step: With `resume`, the step at which the program goes on: that of its checkpoint.
+                Steps from there on that the run has already are replaced by those of this program,
+                and kept as those of an earlier attempt. None: at the first step that it logs.
             buffer_bytes: Without a folder, how much is kept, compressed, while the server cannot be
                 reached.
             flush_timeout_s: How long the end of the run waits for the server.
 
         Raises:
-            RunFolderUnusable: The folder has another run, or another program uses it.
+            RunFolderUnusable: The folder has another run, another program uses it, or it has no
+                run that must be continued.
             AmpcoreError: The run could not be created. Later no error is raised.
             TypeError: The client is an AsyncClient.
-            ValueError: `resume` without `folder`, or `folder` with `buffer_bytes`.
+            ValueError: `resume` without `folder`, `from_step` without `resume`, or `folder` with
+                `buffer_bytes`; or a value that is not allowed.
         """
         self._check_mode("track")
         if folder is None and resume:
             raise ValueError("resume=True continues the run of a folder: give folder=…")
+        if resume not in (True, False, "must"):
+            raise ValueError(f"expected resume=True, False or 'must', received {resume!r}")
+        if from_step is not None and not resume:
+            raise ValueError("from_step=… is where a continued run goes on: give resume=True")
+        _check_step(from_step)
         if folder is not None and buffer_bytes is not None:
             raise ValueError("expected folder=… or buffer_bytes=…, received both")
         from ampclient.tracking import run as tracking  # imports NumPy
@@ -136,7 +148,12 @@ class Runs(JobResource[M, J], Generic[M, J]):
             )
         else:
             run = start_run_in_folder(
-                self._transport, spec, Path(folder), resume=resume, flush_timeout_s=timeout_s
+                self._transport,
+                spec,
+                Path(folder),
+                resume=resume,
+                from_step=from_step,
+                flush_timeout_s=timeout_s,
             )
         if total_steps is not None:
             run.expect_steps(total_steps)
@@ -146,6 +163,7 @@ class Runs(JobResource[M, J], Generic[M, J]):
         self: "Runs[Sync, Job]",
         run_id: str,
         *,
+        from_step: int | None = None,
         buffer_bytes: int | None = None,
         flush_timeout_s: float | None = None,
     ) -> "TrackedRun":
@@ -156,6 +174,7 @@ class Runs(JobResource[M, J], Generic[M, J]):
 
         Args:
             run_id: The id of the run.
+            from_step: As of `track`.
             buffer_bytes: As of `track`.
             flush_timeout_s: As of `track`.
 
@@ -163,14 +182,17 @@ class Runs(JobResource[M, J], Generic[M, J]):
             Conflict: The run has succeeded, or is a job of a worker.
             AmpcoreError: The server cannot be reached, or refuses it.
             TypeError: The client is an AsyncClient.
+            ValueError: `from_step` is negative.
         """
         self._check_mode("resume")
+        _check_step(from_step)
         from ampclient.tracking import run as tracking  # imports NumPy
         from ampclient.tracking.start import start_run
 
         return start_run(
             self._transport,
             run_id,
+            from_step=from_step,
             buffer_bytes=tracking.BUFFER_BYTES if buffer_bytes is None else buffer_bytes,
             flush_timeout_s=(
                 tracking.FLUSH_TIMEOUT_S if flush_timeout_s is None else flush_timeout_s
@@ -251,6 +273,11 @@ class Runs(JobResource[M, J], Generic[M, J]):
     def _check_mode(self, method: str) -> None:
         if self._mode is not Sync:
             raise TypeError(f"{method} sends steps from a thread: it needs the synchronous Client")
+
+
+def _check_step(step: int | None) -> None:
+    if step is not None and step < 0:
+        raise ValueError(f"expected from_step of 0 or more, received {step}")
 
 
 if not TYPE_CHECKING:

@@ -26,6 +26,33 @@ class PendingEntry:
     steps: int = 0
     end_step: int = 0
 
+    @property
+    def begins_attempt(self) -> bool:
+        """Whether the program goes on from an earlier step with this entry."""
+        return self.document.get("type") == "attempt"
+
+
+@dataclass(frozen=True)
+class LoggedSteps:
+    """The steps of a run so far: the first one, None without one, and the one after the last."""
+
+    first: int | None = None
+    end: int = 0
+
+    def with_entry(self, entry: PendingEntry) -> "LoggedSteps":
+        """The steps with those of one more entry."""
+        if entry.begins_attempt:
+            return LoggedSteps(self.first, int(entry.document["first_step"]))
+        if entry.first_step is None:
+            return self
+        first = entry.first_step if self.first is None else min(self.first, entry.first_step)
+        return LoggedSteps(first, entry.end_step)
+
+
+def attempt_entry(first_step: int) -> PendingEntry:
+    """The program goes on at a step: steps from there on are trained again."""
+    return PendingEntry({"type": "attempt", "first_step": first_step}, OVERHEAD_BYTES)
+
 
 def steps_entry(block: StepBlock, scale_health: str) -> PendingEntry:
     """A block, compressed."""

@@ -9,9 +9,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ampclient.errors import RunFolderUnusable
-from ampclient.tracking.entries import PendingEntry
+from ampclient.tracking.entries import LoggedSteps, PendingEntry
 from ampclient.tracking.outbox import Batch, DroppedEntries
 from ampclient.tracking.run_folder import RunFolder
+from ampspec.api.runs import RunStatus
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +39,8 @@ class FileOutbox:
         self._first_line, self._first_offset = 0, 0
         """The first line that the server lacks, and where it begins."""
         self._lines = self._size = 0
-        self.next_step = 0
-        """The step after the last one in the file."""
+        self.steps = LoggedSteps(folder.record.first_step, folder.record.next_step)
+        """The steps of the run, as far as the folder knows."""
         try:
             self._count_lines()
         except BaseException:
@@ -53,6 +54,13 @@ class FileOutbox:
 
     def __len__(self) -> int:
         return self._lines - self._first_line
+
+    def logged_steps(self, status: RunStatus | None) -> LoggedSteps:
+        """The steps of earlier programs: the server's, if it has more entries than the folder."""
+        record = self._folder.record
+        if status is not None and status.entries > record.entry + self._lines - record.line:
+            return LoggedSteps(status.first_step, status.step)
+        return self.steps
 
     def put(self, entry: PendingEntry) -> bool:
         """Append an entry; False if it could not be written."""
@@ -69,6 +77,7 @@ class FileOutbox:
                 self._count(entry, self._dropped)
                 return False
             self._lines, self._size = self._lines + 1, self._size + len(line)
+            self.steps = self.steps.with_entry(entry)
             return True
 
     def align(self, entries: int) -> None:
@@ -162,7 +171,7 @@ class FileOutbox:
         """Count the lines of an earlier program, and remove the part of one that it wrote last."""
         for end, entry in self._read_entries(0):
             self._lines, self._size = self._lines + 1, end
-            self.next_step = max(self.next_step, entry.end_step)
+            self.steps = self.steps.with_entry(entry)
         os.ftruncate(self._file.fileno(), self._size)
 
     def _offset_of(self, line: int) -> int:

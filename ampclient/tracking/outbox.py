@@ -5,8 +5,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from ampclient.tracking.entries import PendingEntry
-from ampspec.api.runs import MAX_ENTRIES, MAX_STEPS
+from ampclient.tracking.entries import LoggedSteps, PendingEntry
+from ampspec.api.runs import MAX_ENTRIES, MAX_STEPS, RunStatus
 
 MAX_BATCH_BYTES: Final = 160_000
 """The size of the entries of an upload; the server accepts bodies of 256 KiB."""
@@ -44,7 +44,10 @@ class DroppedEntries:
 
 @dataclass
 class Batch:
-    """The entries of an upload: at least one, and as many as the server accepts at once."""
+    """The entries of an upload: at least one, and as many as the server accepts at once.
+
+    An entry that begins an attempt is alone: it must not be refused because of another one.
+    """
 
     entries: list[PendingEntry] = field(default_factory=list)
     _bytes: int = 0
@@ -56,7 +59,8 @@ class Batch:
         is_full = (
             size_bytes > MAX_BATCH_BYTES or steps > MAX_STEPS or len(self.entries) >= MAX_ENTRIES
         )
-        if self.entries and is_full:
+        is_alone = entry.begins_attempt or (bool(self.entries) and self.entries[0].begins_attempt)
+        if self.entries and (is_full or is_alone):
             return False
         self.entries.append(entry)
         self._bytes, self._steps = size_bytes, steps
@@ -71,8 +75,6 @@ class Outbox:
     """
 
     drop_reason: Final = "the server could not be reached for too long"
-    next_step: Final = 0
-    """The step after those of an earlier program: it has left none."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity_bytes = capacity_bytes
@@ -87,6 +89,10 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def logged_steps(self, status: RunStatus | None) -> LoggedSteps:
+        """The steps of earlier programs, of which the server has all that there are."""
+        return LoggedSteps() if status is None else LoggedSteps(status.first_step, status.step)
+
     def put(self, entry: PendingEntry) -> bool:
         """Append an entry; False if older ones had to be dropped for it."""
         with self._lock:
@@ -95,8 +101,8 @@ class Outbox:
             self._entries.append(entry)
             self._bytes += entry.size_bytes
             fits = self._bytes <= self._capacity_bytes
-            while self._bytes > self._capacity_bytes and len(self._entries) > self._in_flight + 1:
-                self._drop_oldest()
+            while self._bytes > self._capacity_bytes and self._drop_oldest():
+                pass
             return fits
 
     def take_batch(self) -> list[PendingEntry]:
@@ -157,13 +163,18 @@ class Outbox:
             self._entries.clear()
             self._bytes = self._in_flight = 0
 
-    def _drop_oldest(self) -> None:
-        # Behind the batch in flight, which is at most one upload long.
-        self._entries.rotate(-self._in_flight)
-        entry = self._entries.popleft()
-        self._entries.rotate(self._in_flight)
-        self._bytes -= entry.size_bytes
-        self._count(entry, self._dropped)
+    def _drop_oldest(self) -> bool:
+        """Drop an entry; False if none may be dropped."""
+        # Behind the batch in flight, which is at most one upload long. Without an entry that begins
+        # an attempt, the server would refuse the steps after it.
+        for place in range(self._in_flight, len(self._entries) - 1):
+            entry = self._entries[place]
+            if not entry.begins_attempt:
+                del self._entries[place]
+                self._bytes -= entry.size_bytes
+                self._count(entry, self._dropped)
+                return True
+        return False
 
     def _batch_length(self) -> int:
         batch = Batch()

@@ -6,13 +6,20 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Literal, Self, SupportsFloat, SupportsInt
 
 from ampclient.errors import AmpcoreError
-from ampclient.tracking.entries import PendingEntry, event_entry, log_entries
+from ampclient.tracking.entries import (
+    LoggedSteps,
+    PendingEntry,
+    attempt_entry,
+    event_entry,
+    log_entries,
+)
 from ampclient.tracking.file_outbox import FileOutbox
+from ampclient.tracking.notices import RunNotices
 from ampclient.tracking.outbox import Outbox
 from ampclient.tracking.row_values import Row, RowValues, UnusableValue
 from ampclient.tracking.rows import RowBuffer
@@ -66,12 +73,13 @@ class TrackedRun:
     ) -> None:
         self._api, self._flush_timeout_s = api, flush_timeout_s
         self._rows, self._outbox, self._folder = RowBuffer(), outbox, folder
-        self._rows.next_step = max(outbox.next_step, 0 if status is None else status.step)
+        self._logged_steps: LoggedSteps | None = outbox.logged_steps(status)
+        """The steps of earlier programs; None once this one has logged a step."""
+        self._rows.next_step = self._logged_steps.end
         self._sender = Sender(api, outbox, self._collect, status)
         self._encoding = threading.Lock()
         self._values = RowValues()
-        self._has_reported_renumbering = False
-        self._warned: set[str] = set()
+        self._notices = RunNotices(self._values, self._rows)
         self._logged_at: float | None = None
         self._ended = False
         self._owner_pid = os.getpid()
@@ -167,7 +175,9 @@ class TrackedRun:
         row.setdefault("step_time_s", since_last)
         for name, reason in reasons:
             log.warning("a value of %r is left out: %s", name, reason)
-        if self._rows.add(*self._number_of(step, row)):
+        number, row, logged_step = self._number_of(step, row)
+        self._find_restart(number)
+        if self._rows.add(number, row, logged_step):
             self._collect()
 
     def _number_of(self, step: Any, row: Row) -> tuple[int | None, Row, float | None]:
@@ -179,6 +189,32 @@ class TrackedRun:
                 log.warning("a step is numbered on from the one before: %s", error)
             return None, row, None
         return number, row, logged_step
+
+    def _find_restart(self, step: int | None) -> None:
+        """With the first step of this program: go on from there, if the run has that step already.
+
+        The first step of the run does not tell whether the program trains it again, or counts
+        from there in each process.
+        """
+        earlier, self._logged_steps = self._logged_steps, None
+        if earlier is None or earlier.first is None or step is None or step >= earlier.end:
+            return
+        if step > earlier.first:
+            self.go_on_from(step)
+            return
+        self._notices.warn_of_restart(earlier, step)
+
+    def go_on_from(self, step: int) -> None:
+        """The next row has this number; steps from there on that the run has are replaced.
+
+        They are kept as those of an earlier attempt. Call it before the first row of the program.
+        `track` and `resume` do so with `from_step`.
+        """
+        self._logged_steps = None
+        if step < self._rows.next_step:
+            log.info("the run goes on from step %d; it had %d", step, self._rows.next_step)
+            self._put(attempt_entry(step))
+        self._rows.next_step = step
 
     def event(self, event: Event, data: Mapping[str, Any], *, step: int | None = None) -> None:
         """Add an entry to the event log, after the rows so far.
@@ -194,11 +230,11 @@ class TrackedRun:
         try:
             entry = event_entry(event, data, last if step is None else int(step))
         except Exception as error:  # whatever `data` holds
-            self._warn("an event that is not JSON is left out: %s", error)
+            self._notices.warn("an event that is not JSON is left out: %s", error)
             self._outbox.refuse(event_entry(event, {}))
             return
         if entry.size_bytes > MAX_EVENT_BYTES:
-            self._warn("an event of more than %d bytes is left out", MAX_EVENT_BYTES)
+            self._notices.warn("an event of more than %d bytes is left out", MAX_EVENT_BYTES)
             self._outbox.refuse(entry)
             return
         self._put(entry)
@@ -267,7 +303,8 @@ class TrackedRun:
         try:
             self._api.finish(end | {"entries": self._sender.entries})
             if self._folder is not None:
-                self._folder.complete(end["state"])
+                entries, steps = self._sender.entries, self._outbox.logged_steps(None)
+                self._folder.complete(end["state"], entries=entries, steps=steps)
         except (AmpcoreError, RuntimeError) as error:  # RuntimeError: the client was closed before
             log.warning("the end of the run %s could not be stored: %s", self.id, error)
         self._close()
@@ -342,36 +379,13 @@ class TrackedRun:
                     self._put(entry)
                 for entry in self._rows.encode_last_events() if is_last else ():
                     self._put(entry)
-                for entry in self._warnings(is_last=is_last):
+                for entry in self._notices.entries(is_last=is_last):
                     self._put(entry)
         except Exception:  # a bug here must not end the training, nor pass unseen
-            if "encode" not in self._warned:
-                self._warned.add("encode")
-                log.exception("rows of the run %s are lost", self.id)
+            self._notices.warn_of_error("rows of the run are lost")
 
     def _put(self, entry: PendingEntry) -> None:
         if not self._outbox.put(entry) and self._folder is None:
-            self._warn("the server cannot be reached, and the buffer is full: old steps are lost")
-
-    def _warnings(self, *, is_last: bool) -> Iterator[PendingEntry]:
-        """Events about values that were left out and steps that were numbered on."""
-        step = max(self.next_step - 1, 0)
-        yield from self._values.dropped.take_entries(step, is_last=is_last)
-        if (count := self._rows.renumbered) and (is_last or not self._has_reported_renumbering):
-            steps = "A step has" if count == 1 else f"{count} steps have"
-            text = (
-                f"{steps} a number that is not above that of the step before. Such steps are "
-                "numbered on; the column logged_step has the numbers that the program gave."
+            self._notices.warn(
+                "the server cannot be reached, and the buffer is full: old steps are lost"
             )
-            if not self._has_reported_renumbering:
-                log.warning("%s", text)
-            if not self._has_reported_renumbering or count > 1:
-                data = {"code": "steps_renumbered", "count": count, "message": text}
-                yield event_entry("warning", data, step)
-            self._has_reported_renumbering = True
-
-    def _warn(self, text: str, *values: object) -> None:
-        """Log a warning; each kind of warning once."""
-        if text not in self._warned:
-            self._warned.add(text)
-            log.warning(text, *values)

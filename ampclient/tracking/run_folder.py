@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 from uuid import uuid4
 
 from ampclient.errors import RunFolderUnusable
+from ampclient.tracking.entries import LoggedSteps
 
 try:
     import fcntl
@@ -27,6 +28,7 @@ END_FILE: Final = "end.json"
 LOCK_FILE: Final = "lock"
 FORMAT: Final = 1
 SUCCEEDED: Final = "succeeded"
+Resume = bool | Literal["must"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class RunRecord:
         total_steps: The expected number of rows; None if it is unknown.
         line: A line of the file of entries, counted from 0 …
         entry: … and the number that the server gives its entry. Those after it follow one another.
+        first_step: The first step, once the run has ended; None without one.
+        next_step: The step after the last one, once the run has ended.
         ended: `succeeded`, `failed` or `cancelled` once the server has everything.
         format: The version of these files.
     """
@@ -52,6 +56,8 @@ class RunRecord:
     total_steps: int | None = None
     line: int = 0
     entry: int = 0
+    first_step: int | None = None
+    next_step: int = 0
     ended: str | None = None
     format: int = FORMAT
 
@@ -70,18 +76,19 @@ class RunFolder:
         self._lock, self._changing = lock, threading.Lock()
 
     @classmethod
-    def begin(cls, path: Path, server: str, spec: Mapping[str, Any], *, resume: bool) -> Self:
+    def begin(cls, path: Path, server: str, spec: Mapping[str, Any], *, resume: Resume) -> Self:
         """The folder of a new run, or of the one that it has.
 
         Args:
             path: The folder; it is created if it does not exist.
             server: The address of the server.
             spec: The fields of TrackedSpec.
-            resume: Continue the run that it has, unless that has succeeded.
+            resume: Continue the run that it has, unless that has succeeded; `must`: raise an error
+                if it has none to continue.
 
         Raises:
             RunFolderUnusable: It has a run that is not complete, or of another server; or another
-                program uses it.
+                program uses it; or it has no run that must be continued.
         """
         path.mkdir(parents=True, exist_ok=True)
         lock = _lock(path)
@@ -89,6 +96,11 @@ class RunFolder:
             earlier = _read_record(path)
             if earlier is not None and resume and earlier.ended != SUCCEEDED:
                 return cls._continued(path, earlier, server, lock)
+            if resume == "must":
+                has = "no run" if earlier is None else f"the run {earlier.run_id}, which succeeded"
+                raise RunFolderUnusable(
+                    f"expected a run to continue in {path}, because of resume='must'; it has {has}"
+                )
             if earlier is not None and earlier.ended is None:
                 raise RunFolderUnusable(
                     f"{path} has a run that is not complete on the server. Continue it with "
@@ -166,13 +178,17 @@ class RunFolder:
         else:
             _replace(self.path / END_FILE, end)
 
-    def complete(self, state: str) -> None:
+    def complete(self, state: str, *, entries: int = 0, steps: LoggedSteps | None = None) -> None:
         """Delete what the server has now: everything but `run.json`.
 
         Args:
             state: In which the run has ended.
+            entries: How many entries the server has.
+            steps: The steps of the run.
         """
-        self.change(ended=state, line=0, entry=0)
+        steps = steps or LoggedSteps()
+        numbers = {"entry": entries, "first_step": steps.first, "next_step": steps.end}
+        self.change(ended=state, line=0, **numbers)
         self._delete_entries()
 
     def forget(self) -> None:

@@ -11,7 +11,7 @@ from ampclient.tracking.file_outbox import FileOutbox
 from ampclient.tracking.outbox import Outbox
 from ampclient.tracking.run import TrackedRun
 from ampclient.tracking.run_api import NewRun, RunApi
-from ampclient.tracking.run_folder import RunFolder
+from ampclient.tracking.run_folder import Resume, RunFolder
 from ampspec.api.runs import RunStatus
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ def start_run(
     transport: Transport,
     run: Mapping[str, Any] | str,
     *,
+    from_step: int | None = None,
     buffer_bytes: int,
     flush_timeout_s: float,
 ) -> TrackedRun:
@@ -32,6 +33,7 @@ def start_run(
     Args:
         transport: Of the client.
         run: What it is created with, or the id of the run to continue.
+        from_step: The next step; what is stored from there on is replaced. None: go on.
         buffer_bytes: How much is kept, compressed, while the server cannot be reached.
         flush_timeout_s: How long the end of the run waits for the server.
 
@@ -40,7 +42,10 @@ def start_run(
     """
     api = RunApi(transport, run if isinstance(run, str) else NewRun(run))
     status = api.connect(repeat=True)
-    return TrackedRun(api, status, Outbox(buffer_bytes), flush_timeout_s=flush_timeout_s)
+    tracked = TrackedRun(api, status, Outbox(buffer_bytes), flush_timeout_s=flush_timeout_s)
+    if from_step is not None:
+        tracked.go_on_from(from_step)
+    return tracked
 
 
 def start_run_in_folder(
@@ -48,7 +53,8 @@ def start_run_in_folder(
     spec: Mapping[str, Any],
     path: Path,
     *,
-    resume: bool,
+    resume: Resume,
+    from_step: int | None = None,
     flush_timeout_s: float,
 ) -> TrackedRun:
     """A run that is kept in a folder until it is sent; it starts also without the server.
@@ -57,7 +63,9 @@ def start_run_in_folder(
         transport: Of the client.
         spec: The fields of TrackedSpec.
         path: The folder.
-        resume: Continue the run that it has, unless that has succeeded.
+        resume: Continue the run that it has, unless that has succeeded; `must`: see
+            `RunFolder.begin`.
+        from_step: The next step; what is stored from there on is replaced. None: go on.
         flush_timeout_s: How long the end of the run waits for the server.
 
     Raises:
@@ -82,6 +90,8 @@ def start_run_in_folder(
         raise
     if folder.record.total_steps is not None:
         run.expect_steps(folder.record.total_steps)
+    if from_step is not None:
+        run.go_on_from(from_step)
     return run
 
 

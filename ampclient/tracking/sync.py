@@ -86,7 +86,7 @@ def _send(api: RunApi, folder: RunFolder, outbox: FileOutbox) -> SyncedRun:
         sent += uploaded.entries - status.entries
         status = uploaded
     api.finish({**end, "entries": status.entries})
-    folder.complete(str(end["state"]))
+    folder.complete(str(end["state"]), entries=status.entries, steps=outbox.steps)
     return _synced(api, str(end["state"]), sent, str(outbox.take_refused()))
 
 

@@ -76,7 +76,17 @@ class RunLog(RequestModel):
     text: Annotated[str, Field(max_length=65_536)]
 
 
-Entry = Annotated[RunSteps | RunEvent | RunLog, Field(discriminator="type")]
+class RunAttempt(RequestModel):
+    """The program goes on from an earlier step: the stored steps from there on are replaced."""
+
+    type: Literal["attempt"]
+    first_step: Step = Field(
+        description="The next step. If it is below the end of the stored steps, a new attempt "
+        "begins: `attempt` still reads the steps of the earlier ones. Else nothing changes."
+    )
+
+
+Entry = Annotated[RunSteps | RunEvent | RunLog | RunAttempt, Field(discriminator="type")]
 
 
 class RunEntries(RequestModel):
@@ -134,6 +144,10 @@ class RunStatus(ApiModel):
 
     entries: int = Field(description="The number of stored entries: the next `first_entry`.")
     step: int = Field(description="The step after the last stored one.")
+    first_step: int | None = Field(
+        default=None,
+        description="The first stored step, in the response to `resume`; null without one.",
+    )
     state: AnyState
     requested: str | None = Field(
         description="`cancel`: a user asked the program to stop and finish the run."

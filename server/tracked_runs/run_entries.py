@@ -13,6 +13,7 @@ from ampspec.api.runs import (
     MAX_STEP,
     MAX_STEPS,
     Entry,
+    RunAttempt,
     RunEntries,
     RunEvent,
     RunLog,
@@ -27,8 +28,8 @@ from ampspec.telemetry.steps import array_codec
 from ampspec.telemetry.steps.block import LATEST_COLUMNS
 from ampspec.telemetry.steps.missing import MISSING, is_missing
 from server.errors import RequestInvalid
-from store.jobs.tracked_runs import EntriesBatch
-from store.telemetry.ingest import EncodedBlock, LogChunk, TelemetryEntry
+from store.jobs.tracked_runs import EntriesBatch, NewAttempt, RunEntry
+from store.telemetry.ingest import EncodedBlock, LogChunk
 
 DEFAULTS: Final[dict[str, float]] = {
     "loss": MISSING,
@@ -46,7 +47,7 @@ MAX_PACKED_BYTES: Final = 8 * 2**20
 
 def batch_of(body: RunEntries) -> EntriesBatch:
     """The entries as they are stored. Raises RequestInvalid for the first invalid one."""
-    entries: list[TelemetryEntry] = []
+    entries: list[RunEntry] = []
     steps = 0
     for index, entry in enumerate(body.entries):
         at: Location = ("body", "entries", index)
@@ -58,7 +59,7 @@ def batch_of(body: RunEntries) -> EntriesBatch:
     return EntriesBatch(body.first_entry, entries, body.total_steps)
 
 
-def _stored_entry(entry: Entry, at: Location) -> TelemetryEntry:
+def _stored_entry(entry: Entry, at: Location) -> RunEntry:
     match entry:
         case RunSteps():
             return _encoded_block(entry, at)
@@ -66,6 +67,8 @@ def _stored_entry(entry: Entry, at: Location) -> TelemetryEntry:
             return Event(EventType(entry.event), entry.step, entry.data)
         case RunLog():
             return LogChunk(entry.stream, entry.text)
+        case RunAttempt():
+            return NewAttempt(entry.first_step)
 
 
 def _encoded_block(entry: RunSteps, at: Location) -> EncodedBlock:

@@ -24,7 +24,7 @@ from store.access import audit
 from store.access.audit import Actor
 from store.access.idempotency import IdempotentRequest, StoredResponse
 from store.database import Database
-from store.jobs import tracked_runs
+from store.jobs import run_attempts, tracked_runs
 from store.jobs.jobs import Origin
 from store.jobs.tracked_runs import MAX_COLUMNS, StepsNotInOrder, TooManyColumns
 
@@ -75,7 +75,8 @@ class TrackedRuns:
         with self.database.write() as session:
             job = self._check_tracked(session, job_id)
             project, has_ended = job.project, State(job.state).is_terminal
-            status = _status(tracked_runs.resume(session, job_id))
+            resumed = tracked_runs.resume(session, job_id)
+            status = _status(resumed, run_attempts.first_step(session, resumed))
             if has_ended:
                 audit.record(session, self.actor, "run.resume", job_id, project=project)
         self.notifier.notify(job_id)
@@ -109,9 +110,13 @@ class TrackedRuns:
         return job
 
 
-def _status(job: tables.Job) -> RunStatus:
+def _status(job: tables.Job, first_step: int | None = None) -> RunStatus:
     return RunStatus(
-        entries=job.entries_written, step=job.step, state=job.state, requested=job.requested
+        entries=job.entries_written,
+        step=job.step,
+        first_step=first_step,
+        state=job.state,
+        requested=job.requested,
     )
 
 

@@ -1,16 +1,17 @@
 """Tracked runs: create one, store what its program sends, end it.
 
-A tracked run is a job that no worker runs. Its program owns attempt 1 by a lease, as a worker owns
-an attempt, and every upload renews the lease. A run whose lease expired is lost; it continues with
-its next upload, because the program may only have been unable to reach the server. A run that has
-failed or was cancelled goes on when its program asks for it.
+A tracked run is a job that no worker runs. Its program owns the attempt by a lease, as a worker
+does, and every upload renews the lease. A program that goes on from an earlier step begins another
+attempt, whose steps replace those of the attempts before. A run whose lease expired is lost; it
+continues with its next upload, because the program may only have been unable to reach the server. A
+run that has failed or was cancelled goes on when its program asks for it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, func, select, tuple_, update
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from ampspec.jobs import ACTIVE, Reason, Source, State
@@ -22,7 +23,7 @@ from ampspec.telemetry.steps.summary import StepSummary
 from store import leases
 from store.access.projects import QuotaReached
 from store.clock import from_now, now
-from store.jobs import attempts
+from store.jobs import attempts, run_attempts
 from store.jobs.jobs import Origin
 from store.jobs.state_transitions import (
     add_event,
@@ -42,8 +43,7 @@ MAX_RUNNING: Final = 100
 MAX_COLUMNS: Final = 256
 """Different columns of a run: each read of its steps returns all of them."""
 QUEUE: Final = "tracked"
-ATTEMPT: Final = 1
-"""The only attempt of a tracked run."""
+FIRST_ATTEMPT: Final = 1
 
 
 class RunConflict(Exception):
@@ -70,6 +70,16 @@ class TooManyColumns(Exception):
 
 
 @dataclass(frozen=True)
+class NewAttempt:
+    """An entry: the program goes on at `first_step`, and trains the stored steps after it again."""
+
+    first_step: int
+
+
+RunEntry = TelemetryEntry | NewAttempt
+
+
+@dataclass(frozen=True)
 class EntriesBatch:
     """Entries of a run, numbered from 0 over all of its uploads.
 
@@ -77,7 +87,7 @@ class EntriesBatch:
     """
 
     first_entry: int
-    entries: Sequence[TelemetryEntry]
+    entries: Sequence[RunEntry]
     total_steps: int | None = None
 
 
@@ -95,7 +105,7 @@ def create(session: Session, spec: TrackedSpec, origin: Origin) -> Job:
         queue=QUEUE,
         max_attempts=1,
         state=State.RUNNING,
-        attempt=ATTEMPT,
+        attempt=FIRST_ATTEMPT,
         lease_expires_at=from_now(RUN_LEASE_S),
         started_at=now(),
         seq=1,
@@ -103,7 +113,7 @@ def create(session: Session, spec: TrackedSpec, origin: Origin) -> Job:
     session.add(job)
     session.flush()
     session.refresh(job)
-    session.add(Attempt(job_id=job.id, attempt=ATTEMPT, worker_id=None, first_step=0))
+    session.add(Attempt(job_id=job.id, attempt=FIRST_ATTEMPT, worker_id=None, first_step=0))
     session.add(RunThroughput(job_id=job.id, histogram={}))
     session.flush()
     add_event(session, job, EventType.STATE, state_event_data(job))
@@ -138,18 +148,48 @@ def append(session: Session, job_id: str, batch: EntriesBatch) -> Job:
         job.total_steps = batch.total_steps
         session.flush()
     if not entries:
-        leases.renew_lease(session, job_id, ATTEMPT, lease_s=RUN_LEASE_S)
+        leases.renew_lease(session, job_id, job.attempt, lease_s=RUN_LEASE_S)
     else:
         skipped_entries = len(batch.entries) - len(entries)
         _check_order(entries, job.step, skipped_entries)
         _add_columns(session, job, entries, skipped_entries)
-        entries = _with_totals(session, job, entries)
-        entries_written = job.entries_written
-        ingest.append(
-            session, job_id, ATTEMPT, entries, entries_written=entries_written, lease_s=RUN_LEASE_S
-        )
+        for new_attempt, part in _split_at_attempts(entries):
+            _append_part(session, job, new_attempt, part)
     session.refresh(job)
     return job
+
+
+def _split_at_attempts(
+    entries: Sequence[RunEntry],
+) -> Iterator[tuple[NewAttempt | None, list[TelemetryEntry]]]:
+    """The entries of each attempt, with the entry that has begun it."""
+    new_attempt: NewAttempt | None = None
+    part: list[TelemetryEntry] = []
+    for entry in entries:
+        if not isinstance(entry, NewAttempt):
+            part.append(entry)
+            continue
+        if new_attempt is not None or part:
+            yield new_attempt, part
+        new_attempt, part = entry, []
+    yield new_attempt, part
+
+
+def _append_part(
+    session: Session, job: Job, new_attempt: NewAttempt | None, part: list[TelemetryEntry]
+) -> None:
+    if new_attempt is not None:
+        # In the place of the entry, so that the numbers of the entries stay those of the program.
+        part = [run_attempts.begin(session, job, new_attempt.first_step), *part]
+    ingest.append(
+        session,
+        job.id,
+        job.attempt,
+        _with_totals(session, job, part),
+        entries_written=job.entries_written,
+        lease_s=RUN_LEASE_S,
+    )
+    session.refresh(job)
 
 
 def resume(session: Session, job_id: str) -> Job:
@@ -164,7 +204,7 @@ def resume(session: Session, job_id: str) -> Job:
     """
     job = _lock(session, job_id)
     if State(job.state) in ACTIVE:
-        leases.renew_lease(session, job_id, ATTEMPT, lease_s=RUN_LEASE_S)
+        leases.renew_lease(session, job_id, job.attempt, lease_s=RUN_LEASE_S)
         session.refresh(job)
         return job
     if job.state == State.SUCCEEDED:
@@ -218,16 +258,16 @@ def _end(
     if state is State.SUCCEEDED:
         # A program reports some of the metrics; the others are those of the last evaluation.
         metrics = metrics_of(job.metrics) | metrics_of_result(summary)
-        return attempts.mark_succeeded(session, job.id, ATTEMPT, dict(summary), metrics)
+        return attempts.mark_succeeded(session, job.id, job.attempt, dict(summary), metrics)
     if state is State.FAILED:
         text = message or "The program reported a failure without a message."
-        return attempts.mark_failed(session, job.id, ATTEMPT, Reason.RUN_FAILED, text)
+        return attempts.mark_failed(session, job.id, job.attempt, Reason.RUN_FAILED, text)
     if job.state != State.STOPPING:
         change_state(session, job.id, State.STOPPING)
     return end_attempt(
         session,
         job.id,
-        ATTEMPT,
+        job.attempt,
         State.CANCELLED,
         reason=Reason.USER_REQUEST,
         message=storable_text(message or "Cancelled on request; the program has stopped."),
@@ -281,23 +321,26 @@ def _continue(session: Session, job_id: str, *conditions: ColumnElement[bool]) -
     )
     session.execute(
         update(Attempt)
-        .where(tuple_(Attempt.job_id, Attempt.attempt) == (job_id, ATTEMPT))
+        .where(Attempt.job_id == job_id)
+        .where(Attempt.attempt == select(Job.attempt).where(Job.id == job_id).scalar_subquery())
         .values(outcome=None, reason=None, message=None, finished_at=None)
         .execution_options(synchronize_session=False)
     )
     return job
 
 
-def _check_order(entries: Sequence[TelemetryEntry], step: int, skipped_entries: int) -> None:
+def _check_order(entries: Sequence[RunEntry], step: int, skipped_entries: int) -> None:
     for index, entry in enumerate(entries, start=skipped_entries):
         if isinstance(entry, EncodedBlock):
             if entry.first_step < step:
                 raise StepsNotInOrder(index, step, entry.first_step)
             step = entry.end_step
+        elif isinstance(entry, NewAttempt):
+            step = entry.first_step
 
 
 def _add_columns(
-    session: Session, job: Job, entries: Sequence[TelemetryEntry], skipped_entries: int
+    session: Session, job: Job, entries: Sequence[RunEntry], skipped_entries: int
 ) -> None:
     """Record the names of the columns. Raises TooManyColumns."""
     row = session.get_one(RunThroughput, job.id, populate_existing=True)

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session, aliased
 
+from ampspec.jobs import Source
 from ampspec.telemetry import EventType
 from ampspec.telemetry.metrics import metrics_of
-from store.tables import EVALUATION_TYPE, EventRow
+from store.tables import EVALUATION_TYPE, Attempt, EventRow, Job
 
 MAX_EPOCH: Final = 2**53
 """A program may send any number; larger ones are no epochs."""
@@ -110,7 +111,21 @@ def _visible(
     if attempt is not None:
         statement = statement.where(EventRow.attempt == attempt)
         replacing = replacing.where(later.attempt == attempt)
+    else:
+        statement = statement.where(~_is_replaced_in_tracked_run(job_id))
     return statement.where(~replacing.exists())
+
+
+def _is_replaced_in_tracked_run(job_id: str) -> ColumnElement[bool]:
+    """SQL condition: the program of a tracked run went on from an earlier step than this."""
+    is_tracked = select(Job.source == Source.TRACKED).where(Job.id == job_id).scalar_subquery()
+    later_attempt = select(1).where(
+        is_tracked,
+        Attempt.job_id == EventRow.job_id,
+        Attempt.attempt > EventRow.attempt,
+        Attempt.first_step <= EventRow.step,
+    )
+    return later_attempt.exists()
 
 
 def _evaluations(

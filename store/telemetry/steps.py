@@ -8,10 +8,11 @@ from typing import Any, Final
 from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
+from ampspec.jobs import Source
 from ampspec.telemetry import StepBlock
 from store.cancellation import checked
 from store.database import BINARY_RESULTS
-from store.tables import StepBlockRow
+from store.tables import Job, StepBlockRow
 from store.telemetry.payloads import decoded
 
 MAX_COLUMNS: Final = 512
@@ -37,8 +38,14 @@ def _attempt_ranges() -> Select[Any]:
     its_own = (_JOB, _ROWS.attempt == attempt_numbers.c.attempt)
     start = select(_ROWS.first_step).where(*its_own).order_by(_ROWS.first_step).limit(1)
     end = select(_ROWS.end_step).where(*its_own).order_by(_ROWS.first_step.desc()).limit(1)
+    is_tracked = select(Job.source == Source.TRACKED).where(Job.id == bindparam("job_id"))
     return (
-        select(attempt_numbers.c.attempt, start.scalar_subquery(), end.scalar_subquery())
+        select(
+            attempt_numbers.c.attempt,
+            start.scalar_subquery(),
+            end.scalar_subquery(),
+            is_tracked.scalar_subquery(),
+        )
         .where(attempt_numbers.c.attempt.is_not(None))
         .order_by(attempt_numbers.c.attempt)
     )
@@ -130,10 +137,17 @@ class FirstColumns:
         return name in self._names
 
 
-def newest_ranges(attempts: Sequence[AttemptSteps]) -> list[AttemptSteps]:
+def newest_ranges(
+    attempts: Sequence[AttemptSteps], *, ends_with_newest: bool = False
+) -> list[AttemptSteps]:
     """The visible ranges of the attempts (given in order): the newest attempt for each step.
 
     The result is ordered by step and does not overlap.
+
+    Args:
+        attempts: The ranges of all attempts.
+        ends_with_newest: Leave out what earlier attempts have after the end of a later one: a
+            program that went on from an earlier step may have ended before, or train otherwise.
     """
     ranges: list[AttemptSteps] = []
     for newer in attempts:
@@ -145,7 +159,7 @@ def newest_ranges(attempts: Sequence[AttemptSteps]) -> list[AttemptSteps]:
         later = [
             AttemptSteps(s.attempt, max(s.start, newer.end), s.end)
             for s in ranges
-            if s.end > newer.end
+            if s.end > newer.end and not ends_with_newest
         ]
         ranges = [*earlier_ranges, newer, *later]
     return ranges
@@ -164,8 +178,11 @@ def clip(parts: Sequence[AttemptSteps], start: int, end: int | None) -> list[Att
 
 def visible_ranges(session: Session, job_id: str, attempt: int | None = None) -> list[AttemptSteps]:
     """The visible ranges of a job's attempts, or of one of them."""
-    rows = session.connection().execute(_ATTEMPTS, {"job_id": job_id})
-    return newest_ranges([AttemptSteps(*row) for row in rows if attempt in (None, row.attempt)])
+    rows = session.connection().execute(_ATTEMPTS, {"job_id": job_id}).all()
+    return newest_ranges(
+        [AttemptSteps(*row[:3]) for row in rows if attempt in (None, row.attempt)],
+        ends_with_newest=bool(rows and rows[0][3]),
+    )
 
 
 def column_names(session: Session, job_id: str, ranges: Sequence[AttemptSteps]) -> list[str]:

@@ -20,7 +20,10 @@ class Rank(ApiModel):
 
 
 class Attempt(StoredModel):
-    """One attempt of a worker to run a job; a tracked run has one, without a worker."""
+    """One attempt of a worker to run a job; those of a tracked run have no worker.
+
+    A tracked run begins an attempt when its program goes on from an earlier step.
+    """
 
     attempt: int
     worker_id: str | None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ampclient import Conflict, ConnectionFailed, RunFolderUnusable
 from ampclient.tracking import run_folder
-from ampclient.tracking.entries import PendingEntry
+from ampclient.tracking.entries import LoggedSteps, PendingEntry
 from ampclient.tracking.file_outbox import FileOutbox
 from ampclient.tracking.run_folder import ENTRIES_FILE, RUN_FILE, RunFolder
 from ampspec.jobs import State
@@ -254,7 +254,7 @@ def test_half_a_line_is_removed(folder):
     outbox = FileOutbox(folder)
     outbox.put(entry(1))
     assert numbers(outbox.take_batch()) == [0, 1]
-    assert outbox.next_step == 1
+    assert outbox.logged_steps(None) == LoggedSteps(0, 2)
     outbox.close()
 
 

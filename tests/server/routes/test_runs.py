@@ -130,7 +130,8 @@ def test_uploaded_steps_are_read_like_those_of_a_job(api, run_id, upload):
         columns(0, 3, loss_scale=[1024, 1024, 512], skipped=[False, True, False], extra=[1, 2, 3]),
         total_steps=30,
     )
-    assert answer.json() == {"entries": 1, "step": 3, "state": "running", "requested": None}
+    status = {"entries": 1, "step": 3, "state": "running", "requested": None}
+    assert answer.json() == {**status, "first_step": None}
     body = api.client.get(f"{JOBS}/{run_id}/steps").json()
     assert body["data"]["loss"] == [0.0, 1.0, 2.0]
     assert body["data"]["skipped"] == [False, True, False]
@@ -195,6 +196,22 @@ def test_steps_that_are_stored_already_are_refused(upload):
     assert answer.status_code == 422
     [error] = answer.json()["errors"]
     assert error["pointer"] == "/body/entries/0/first_step"
+
+
+def test_a_program_that_goes_on_from_an_earlier_step_begins_an_attempt(api, run_id, upload):
+    upload(columns(0, 6))
+    again = columns(4, 1)
+    again["columns"]["loss"] = [40.0]
+    answer = upload({"type": "attempt", "first_step": 4}, again, first_entry=1)
+    assert (answer.json()["entries"], answer.json()["step"]) == (3, 5)
+    page = f"{JOBS}/{run_id}/steps"
+    assert api.client.get(page).json()["data"]["loss"] == [0.0, 1.0, 2.0, 3.0, 40.0]
+    earlier = api.client.get(page, params={"attempt": 1}).json()["data"]["loss"]
+    assert earlier == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    items = api.client.get(f"{JOBS}/{run_id}/attempts").json()["items"]
+    assert [(item["first_step"], item["outcome"]) for item in items] == [(0, "replaced"), (4, None)]
+    [event] = api.client.get(f"{JOBS}/{run_id}/events", params={"type": "resumed"}).json()["items"]
+    assert "the steps from there to 5 are trained again" in event["data"]["sentence"]
 
 
 def test_a_cancelled_run_is_told_to_stop_and_ends_as_cancelled(api, run_id, upload, finish):
@@ -297,7 +314,8 @@ def test_an_ended_run_is_resumed_with_what_is_stored_of_it(api, run_id, upload, 
     upload(columns(0, 3))
     finish(state, entries=1)
     response = api.client.post(f"{RUNS}/{run_id}/resume")
-    assert response.json() == {"entries": 1, "step": 3, "state": "running", "requested": None}
+    status = {"entries": 1, "step": 3, "state": "running", "requested": None}
+    assert response.json() == {**status, "first_step": 0}
     job = api.client.get(f"{JOBS}/{run_id}").json()
     assert (job["reason"], job["message"], job["finished_at"]) == (None, None, None)
     assert upload(columns(3, 2), first_entry=1).json()["step"] == 5
