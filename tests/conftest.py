@@ -483,6 +483,8 @@ def api(
     )
     test_server.app = app
     test_server.client.headers["Authorization"] = f"Bearer {token}"
+    for client in (test_server.client, test_server.anonymous):
+        client.cookies.clear()  # of the sessions of other tests
     data_dir = settings.data_dir
     yield Api(
         test_server.url,
