@@ -30,6 +30,7 @@ from ampclient.errors import ImportFailed as ImportFailed
 from ampclient.errors import InvalidRequest as InvalidRequest
 from ampclient.errors import InvalidSpec as InvalidSpec
 from ampclient.errors import JobFailed as JobFailed
+from ampclient.errors import MirrorFailed as MirrorFailed
 from ampclient.errors import NotConfigured as NotConfigured
 from ampclient.errors import NotFound as NotFound
 from ampclient.errors import OutcomeUnknown as OutcomeUnknown
@@ -48,6 +49,8 @@ from ampclient.errors import Unauthorized as Unauthorized
 from ampclient.errors import Unavailable as Unavailable
 from ampclient.errors import UnexpectedResponse as UnexpectedResponse
 from ampclient.errors import WaitTimeout as WaitTimeout
+from ampclient.mirrors.mlflow_mirror import MlflowMirror as MlflowMirror
+from ampclient.mirrors.wandb_mirror import WandbMirror as WandbMirror
 from ampclient.models import RegisteredVersion as RegisteredVersion
 from ampclient.tracking.run import TrackedRun as TrackedRun
 from ampclient.tracking.watched import loss_scale_columns as loss_scale_columns

@@ -115,6 +115,12 @@ class ImportFailed(AmpcoreError):
     default_code = "import_failed"
 
 
+class MirrorFailed(AmpcoreError):
+    """A job could not be written to another tool."""
+
+    default_code = "mirror_failed"
+
+
 class WaitTimeout(AmpcoreError, TimeoutError):
     """The timeout of `wait` expired; `jobs` are the unfinished ones, which keep running."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack
 from uuid import uuid4
 
 from ampclient import _endpoints as endpoints
-from ampclient._http.operations import M, Sync, operation
+from ampclient._http.operations import M, Sync, operation, run_sync
 from ampclient._http.options import RequestOptions
 from ampclient._job.job import Job, JobResource
 from ampclient._job.wait import J
@@ -16,6 +16,8 @@ from ampspec.old_names import old_attributes, one_class_for
 
 if TYPE_CHECKING:
     from ampclient.imports.send import ImportedRun
+    from ampclient.mirrors.mirror import Mirror
+    from ampclient.mirrors.stored import MirroredJob
     from ampclient.tracking.run import TrackedRun
     from ampclient.tracking.sync import SyncedRun
 
@@ -82,6 +84,7 @@ class Runs(JobResource[M, J], Generic[M, J]):
         folder: str | PathLike[str] | None = None,
         resume: bool | Literal["must"] = False,
         from_step: int | None = None,
+        mirror: "Mirror | Sequence[Mirror]" = (),
         buffer_bytes: int | None = None,
         flush_timeout_s: float | None = None,
     ) -> "TrackedRun":
@@ -107,6 +110,9 @@ class Runs(JobResource[M, J], Generic[M, J]):
             from_step: With `resume`, the step at which the program goes on: that of its checkpoint.
                 Steps from there on that the run has already are replaced by those of this program,
                 and kept as those of an earlier attempt. None: at the first step that it logs.
+            mirror: Also write the run to MLflow or to offline files of W&B, from a thread of its
+                own: a `MlflowMirror` or `WandbMirror`, or several. Of a continued run it has the
+                steps of this program. An error of a mirror ends the mirror, and not the run.
             buffer_bytes: Without a folder, how much is kept, compressed, while the server cannot be
                 reached.
             flush_timeout_s: How long the end of the run waits for the server.
@@ -130,6 +136,7 @@ class Runs(JobResource[M, J], Generic[M, J]):
         if folder is not None and buffer_bytes is not None:
             raise ValueError("expected folder=… or buffer_bytes=…, received both")
         from ampclient.tracking import run as tracking  # imports NumPy
+        from ampclient.tracking.run_mirrors import RunMirrors
         from ampclient.tracking.start import start_run, start_run_in_folder
 
         spec: dict[str, Any] = {"name": name, "labels": dict(labels or {})}
@@ -139,10 +146,13 @@ class Runs(JobResource[M, J], Generic[M, J]):
         if model is not None:
             spec["model"] = {"kind": model}
         timeout_s = tracking.FLUSH_TIMEOUT_S if flush_timeout_s is None else flush_timeout_s
+        targets = mirror if isinstance(mirror, Sequence) else (mirror,)
+        mirrors = RunMirrors(targets, spec) if targets else None
         if folder is None:
             run = start_run(
                 self._transport,
                 spec,
+                mirrors=mirrors,
                 buffer_bytes=tracking.BUFFER_BYTES if buffer_bytes is None else buffer_bytes,
                 flush_timeout_s=timeout_s,
             )
@@ -153,6 +163,7 @@ class Runs(JobResource[M, J], Generic[M, J]):
                 Path(folder),
                 resume=resume,
                 from_step=from_step,
+                mirrors=mirrors,
                 flush_timeout_s=timeout_s,
             )
         if total_steps is not None:
@@ -219,6 +230,30 @@ class Runs(JobResource[M, J], Generic[M, J]):
         from ampclient.tracking.sync import sync_run  # imports NumPy
 
         return sync_run(self._transport, Path(folder))
+
+    def mirror(self: "Runs[Sync, Job]", job_id: str, mirror: "Mirror") -> "MirroredJob":
+        """Write a tracked run or a job to MLflow or to offline files of W&B, as it is stored.
+
+        Settings become parameters, columns and evaluations metrics of their steps, labels tags.
+        Doing it twice makes two runs there.
+
+        Args:
+            job_id: The id of the run or job; one that goes on is written up to now.
+            mirror: A `MlflowMirror` or `WandbMirror` that has written nothing yet.
+
+        Returns:
+            What was written, and what not.
+
+        Raises:
+            AmpcoreError: The job cannot be read.
+            MirrorFailed: The other tool has refused it.
+            TypeError: The client is an AsyncClient.
+        """
+        self._check_mode("mirror")
+        from ampclient.mirrors.stored import mirror_job
+
+        job = self._bind(run_sync(self._transport.send(endpoints.get_job(job_id))))
+        return mirror_job(job, mirror, f"{self._transport.connection.url}/#/jobs/{job_id}")
 
     def import_tensorboard(
         self: "Runs[Sync, Job]", folder: str | PathLike[str]

@@ -27,6 +27,9 @@ from worker.trainer.sandbox_plan import SandboxMode, SandboxSettings, plan_sandb
 
 TRAINER_USERS: Final = range(60_940, 60_950)
 TMPFS: Final = Path("/dev/shm")
+MIRRORS_REMEDY: Final = (
+    "pip install --target FOLDER mlflow wandb; export AMPCORE_TEST_MIRROR_PACKAGES=FOLDER"
+)
 SYSTEM_PYTHON: Final = "use a Python that other users can run: make PYTHON=/usr/bin/python3"
 CONTAINER_PROGRAMS: Final = {
     "podman": "podman",
@@ -79,6 +82,21 @@ def _problem_of_git_history() -> str | None:
 def _problem_of_onnx() -> str | None:
     missing = [name for name in ("tf2onnx", "onnx", "onnxruntime") if find_spec(name) is None]
     return f"these libraries are not installed: {' '.join(missing)}" if missing else None
+
+
+def packages_of_mirrors() -> str:
+    """The folder with mlflow and wandb, which are not part of the development environment."""
+    return os.environ.get("AMPCORE_TEST_MIRROR_PACKAGES", "")
+
+
+def _problem_of_mirrored_tool(package: str) -> Callable[[], str | None]:
+    def find_problem() -> str | None:
+        folder = packages_of_mirrors()
+        if find_spec(package) or (folder and Path(folder, package).is_dir()):
+            return None
+        return f"the package {package} is not installed"
+
+    return find_problem
 
 
 def _problem_of_root() -> str | None:
@@ -195,6 +213,7 @@ NEEDS: Final = {
         "run the tests as root in a cgroup that is delegated to them",
         may_lack_in_ci=True,
     ),
+    "mlflow": Need(_problem_of_mirrored_tool("mlflow"), MIRRORS_REMEDY, may_lack_in_ci=True),
     "mpiexec": Need(_problem_of_program("mpiexec.openmpi"), "apt install openmpi-bin"),
     "network namespaces": Need(_problem_of_network_namespaces, "as root: apt install iproute2"),
     # An optional extra, which an older environment may lack.
@@ -208,6 +227,7 @@ NEEDS: Final = {
     "second file system": Need(_problem_of_second_file_system, f"mount a tmpfs at {TMPFS}"),
     "slurm": Need(_problem_of_slurm, f"as root: apt install {slurm.PACKAGES}"),
     "user namespaces": Need(_problem_of_user_namespaces, "apt install util-linux"),
+    "wandb": Need(_problem_of_mirrored_tool("wandb"), MIRRORS_REMEDY, may_lack_in_ci=True),
 }
 
 NEEDS_OF_FOLDERS: Final = {

@@ -1,8 +1,9 @@
-"""`ampctl run`: send runs that were kept in a folder, and import those of other tools."""
+"""`ampctl run`: send runs of folders, import those of other tools, and mirror to those."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ampclient.imports.send import ImportedRun
 
 group = typer.Typer(
-    help="Send tracked runs that were kept in a folder, and import runs of other tools.",
+    help="Send tracked runs of folders, import runs of other tools, and write runs to those.",
     no_args_is_help=True,
 )
 
@@ -102,6 +103,57 @@ def import_mlflow(
 ) -> None:
     """Make a tracked run of each run of an experiment of MLflow."""
     _print_imported(client_of(context).runs.import_mlflow(url, experiment), as_json=as_json)
+
+
+@group.command()
+def mirror(
+    context: typer.Context,
+    ids: Annotated[
+        list[str],
+        typer.Argument(metavar="ID...", help="Tracked runs or jobs.", show_default=False),
+    ],
+    *,
+    to: Annotated[
+        Literal["mlflow", "wandb"], typer.Option("--to", help="The tool.", show_default=False)
+    ],
+    uri: Annotated[
+        str | None,
+        typer.Option("--uri", help="MLflow's tracking URI; else as MLflow is set."),
+    ] = None,
+    experiment: Annotated[
+        str, typer.Option("--experiment", help="MLflow's experiment; created if it is missing.")
+    ] = "Default",
+    folder: Annotated[
+        Path, typer.Option("--folder", help="Where W&B's folder `wandb` is.", file_okay=False)
+    ] = Path(),
+    project: Annotated[str, typer.Option("--project", help="The project of W&B.")] = "ampcore",
+    as_json: AsJson = False,
+) -> None:
+    """Write tracked runs or jobs to MLflow, or to offline files of W&B.
+
+    What they have is written as it is stored now. `wandb sync` uploads the offline files.
+    """
+    from ampclient import MlflowMirror, WandbMirror  # import NumPy
+
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+    client = client_of(context)
+    documents: list[dict[str, Any]] = []
+    for job_id in ids:
+        try:
+            target = (
+                MlflowMirror(uri, experiment) if to == "mlflow" else WandbMirror(folder, project)
+            )
+        except ModuleNotFoundError as error:
+            raise typer.BadParameter(str(error)) from error
+        mirrored = client.runs.mirror(job_id, target)
+        documents.append(mirrored._asdict())
+        if not as_json:
+            counts = f"{mirrored.steps:,} steps, {mirrored.evaluations:,} evaluations"
+            typer.echo(f"{mirrored.id}  {mirrored.name}  {counts}  {mirrored.place}")
+    if as_json:
+        print_json(documents)
+    elif documents:
+        typer.echo(f"not written: {documents[0]['not_mirrored']}", err=True)
 
 
 def _print_imported(runs: "Iterable[ImportedRun]", *, as_json: bool) -> None:

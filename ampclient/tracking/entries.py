@@ -54,13 +54,15 @@ def attempt_entry(first_step: int) -> PendingEntry:
     return PendingEntry({"type": "attempt", "first_step": first_step}, OVERHEAD_BYTES)
 
 
-def steps_entry(block: StepBlock, scale_health: str) -> PendingEntry:
-    """A block, compressed."""
+def steps_entry(block: StepBlock, scale_health: str | None) -> PendingEntry:
+    """A block, compressed; without a health nothing is known of the loss scale."""
     names = ("step", *block.names) if block.has_gaps else block.names
-    arrays = {name: block[name] for name in names}
+    unknown = {"loss_scale"} if scale_health is None else set()
+    arrays = {name: block[name] for name in names if name not in unknown}
     packed = base64.b64encode(array_codec.encode(arrays)).decode()
-    document = {"type": "steps", "first_step": block.first_step, "packed": packed}
-    document["scale_health"] = scale_health
+    document: dict[str, Any] = {"type": "steps", "first_step": block.first_step, "packed": packed}
+    if scale_health is not None:
+        document["scale_health"] = scale_health
     size_bytes = len(packed) + OVERHEAD_BYTES
     return PendingEntry(document, size_bytes, block.first_step, len(block), block.end_step)
 

@@ -1,5 +1,6 @@
 """Convert what a program logs into the numbers of a row, and count what is no number."""
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,6 +9,8 @@ from typing import Any, Final
 from ampclient.tracking.entries import PendingEntry, event_entry
 from ampspec.jobs.tracked import COLUMN_NAME
 from ampspec.telemetry import COLUMN_DTYPES
+
+log = logging.getLogger(__name__)
 
 MAX_EXTRAS: Final = 48
 """Columns besides those of every run."""
@@ -96,6 +99,15 @@ class RowValues:
         if exact != number or not 0 <= exact <= MAX_STEP:
             return None, number
         return exact, None
+
+    def step_or_next(self, step: Any) -> tuple[int | None, float | None]:
+        """As `step`; what is no number is counted, and means the next step."""
+        try:
+            return self.step(step)
+        except UnusableValue as error:
+            if self.dropped.add("step", str(error)):
+                log.warning("a step is numbered on from the one before: %s", error)
+            return None, None
 
     def _check_name(self, name: str) -> None:
         if name in self._extras or name in COLUMN_DTYPES:

@@ -40,6 +40,10 @@ class RowBuffer:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.on_block: Callable[[StepBlock, Sequence[float]], object] | None = None
+        """Called with each block, and when each of its rows was logged."""
+        self.knows_scale = False
+        """Whether the program has given a loss scale, or its bounds."""
         self._clock, self._opened_at = clock, 0.0
         self.next_step: int = 0
         """The number of the next row, if the program gives it none."""
@@ -47,6 +51,8 @@ class RowBuffer:
         """How many rows have another number than the program gave them."""
         self._rows: list[Row] = []
         self._steps: list[int] = []
+        self._times: list[float] = []
+        """When each row was logged, in seconds of the Unix epoch."""
         self._open_step: float | None = None
         """The number that the program gave to the last row, to which columns can be added."""
         self._scale = 1.0
@@ -76,9 +82,11 @@ class RowBuffer:
                 self.renumbered += 1
                 step = None
             number = self.next_step if step is None else step
+            self.knows_scale |= "loss_scale" in row
             self._scale = row.setdefault("loss_scale", self._scale)
             self._rows.append(row)
             self._steps.append(number)
+            self._times.append(time.time())
             self.next_step, self._open_step = number + 1, logged
             self._opened_at = self._clock()
             return len(self._rows) >= MAX_ROWS
@@ -91,6 +99,7 @@ class RowBuffer:
             row[name] != last[name] for name in shared_names if name != "loss_scale"
         ):
             return False
+        self.knows_scale |= "loss_scale" in row
         self._scale = row.get("loss_scale", self._scale)
         last |= {name: value for name, value in row.items() if name != "step_time_s"}
         return True
@@ -99,7 +108,7 @@ class RowBuffer:
         """Judge the scale by these bounds from now on; None: it does not change."""
         if bounds == self._bounds and self._has_bounds:
             return  # keep what was observed
-        self._bounds, self._has_bounds = bounds, True
+        self._bounds, self._has_bounds, self.knows_scale = bounds, True, True
         self._monitor = ScaleHealthMonitor(bounds)
 
     def encode(self, *, is_last: bool = False) -> list[PendingEntry]:
@@ -114,9 +123,12 @@ class RowBuffer:
             complete = len(self._rows) - (self._open_step is not None)
             rows, self._rows = self._rows[:complete], self._rows[complete:]
             steps, self._steps = self._steps[:complete], self._steps[complete:]
+            times, self._times = self._times[:complete], self._times[complete:]
         if not rows:
             return []
         block = StepBlock(steps[0], _columns(rows), steps)
+        if self.on_block is not None:
+            self.on_block(block, times)
         entries = [steps_entry(block, self._health(block))]
         waiting = StepBlock.concat([*self._last, block.select(SCALE_COLUMNS)])
         last = block.end_step - 1
@@ -130,12 +142,14 @@ class RowBuffer:
         self._last = []
         return entries
 
-    def _health(self, block: StepBlock) -> str:
+    def _health(self, block: StepBlock) -> str | None:
         self._monitor.observe(block)
         scales = block["loss_scale"]
         if self._first_scale is None:
             self._first_scale = float(scales[0])
         self._scale_has_changed |= bool((scales != self._first_scale).any())
+        if not self.knows_scale:
+            return None
         if self._bounds is None and not self._scale_has_changed:
             return ScaleHealth.FIXED
         return self._monitor.current

@@ -21,10 +21,11 @@ from ampclient.tracking.entries import (
 from ampclient.tracking.file_outbox import FileOutbox
 from ampclient.tracking.notices import RunNotices
 from ampclient.tracking.outbox import Outbox
-from ampclient.tracking.row_values import Row, RowValues, UnusableValue
+from ampclient.tracking.row_values import RowValues
 from ampclient.tracking.rows import RowBuffer
 from ampclient.tracking.run_api import RunApi
 from ampclient.tracking.run_folder import RunFolder
+from ampclient.tracking.run_mirrors import RunMirrors
 from ampclient.tracking.sender import Sender
 from ampclient.tracking.watched import Watched, watched
 from ampspec.api.runs import RunStatus
@@ -59,6 +60,7 @@ class TrackedRun:
         status: What the server has of the run; None if it could not be reached so far.
         outbox: Keeps what is not sent yet.
         folder: Where the run is kept, too; None: in memory alone.
+        mirrors: Also write it to other tools.
         flush_timeout_s: How long `finish` waits for the server.
     """
 
@@ -69,6 +71,7 @@ class TrackedRun:
         outbox: Outbox | FileOutbox,
         *,
         folder: RunFolder | None = None,
+        mirrors: RunMirrors | None = None,
         flush_timeout_s: float = FLUSH_TIMEOUT_S,
     ) -> None:
         self._api, self._flush_timeout_s = api, flush_timeout_s
@@ -86,6 +89,9 @@ class TrackedRun:
         self._summary: dict[str, Any] = {}
         self._watched: list[Watched] = []
         self._usage = ProcessUsage()
+        self._mirrors = mirrors
+        if mirrors is not None:
+            mirrors.begin(self._rows, self._report_mirror)
         self._sender.start()
         atexit.register(self._finish_at_exit)
 
@@ -175,20 +181,10 @@ class TrackedRun:
         row.setdefault("step_time_s", since_last)
         for name, reason in reasons:
             log.warning("a value of %r is left out: %s", name, reason)
-        number, row, logged_step = self._number_of(step, row)
+        number, logged_step = self._values.step_or_next(step)
         self._find_restart(number)
         if self._rows.add(number, row, logged_step):
             self._collect()
-
-    def _number_of(self, step: Any, row: Row) -> tuple[int | None, Row, float | None]:
-        """The number of a step, its row, and the number it was given if it cannot have that."""
-        try:
-            number, logged_step = self._values.step(step)
-        except UnusableValue as error:
-            if self._values.dropped.add("step", str(error)):
-                log.warning("a step is numbered on from the one before: %s", error)
-            return None, row, None
-        return number, row, logged_step
 
     def _find_restart(self, step: int | None) -> None:
         """With the first step of this program: go on from there, if the run has that step already.
@@ -238,6 +234,8 @@ class TrackedRun:
             self._outbox.refuse(entry)
             return
         self._put(entry)
+        if event == "evaluation" and self._mirrors is not None:
+            self._mirrors.put_evaluation(last if step is None else int(step), data)
 
     def log_text(self, text: str, *, stream: Literal["stdout", "stderr"] = "stdout") -> None:
         """Add text to the log of the run."""
@@ -293,6 +291,11 @@ class TrackedRun:
         atexit.unregister(self._finish_at_exit)
         self._collect(is_last=True)
         self._write_end(state, message)
+        self._send_end(state, message)
+        if self._mirrors is not None:
+            self._mirrors.end(self._end(state, message), self.id, self.url, self._flush_timeout_s)
+
+    def _send_end(self, state: Outcome | None, message: str | None) -> None:
         has_stopped = self._sender.has_stopped  # which was logged, with the reason
         if not self._sender.close(self._flush_timeout_s):
             if not has_stopped or self._folder is not None:
@@ -383,6 +386,10 @@ class TrackedRun:
                     self._put(entry)
         except Exception:  # a bug here must not end the training, nor pass unseen
             self._notices.warn_of_error("rows of the run are lost")
+
+    def _report_mirror(self, text: str) -> None:
+        if not self._ended:
+            self._put(event_entry("warning", {"code": "mirror_incomplete", "message": text}))
 
     def _put(self, entry: PendingEntry) -> None:
         if not self._outbox.put(entry) and self._folder is None:

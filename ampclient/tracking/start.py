@@ -12,6 +12,7 @@ from ampclient.tracking.outbox import Outbox
 from ampclient.tracking.run import TrackedRun
 from ampclient.tracking.run_api import NewRun, RunApi
 from ampclient.tracking.run_folder import Resume, RunFolder
+from ampclient.tracking.run_mirrors import RunMirrors
 from ampspec.api.runs import RunStatus
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ def start_run(
     run: Mapping[str, Any] | str,
     *,
     from_step: int | None = None,
+    mirrors: RunMirrors | None = None,
     buffer_bytes: int,
     flush_timeout_s: float,
 ) -> TrackedRun:
@@ -34,6 +36,7 @@ def start_run(
         transport: Of the client.
         run: What it is created with, or the id of the run to continue.
         from_step: The next step; what is stored from there on is replaced. None: go on.
+        mirrors: Also write the run to other tools.
         buffer_bytes: How much is kept, compressed, while the server cannot be reached.
         flush_timeout_s: How long the end of the run waits for the server.
 
@@ -42,7 +45,9 @@ def start_run(
     """
     api = RunApi(transport, run if isinstance(run, str) else NewRun(run))
     status = api.connect(repeat=True)
-    tracked = TrackedRun(api, status, Outbox(buffer_bytes), flush_timeout_s=flush_timeout_s)
+    tracked = TrackedRun(
+        api, status, Outbox(buffer_bytes), mirrors=mirrors, flush_timeout_s=flush_timeout_s
+    )
     if from_step is not None:
         tracked.go_on_from(from_step)
     return tracked
@@ -55,6 +60,7 @@ def start_run_in_folder(
     *,
     resume: Resume,
     from_step: int | None = None,
+    mirrors: RunMirrors | None = None,
     flush_timeout_s: float,
 ) -> TrackedRun:
     """A run that is kept in a folder until it is sent; it starts also without the server.
@@ -66,6 +72,7 @@ def start_run_in_folder(
         resume: Continue the run that it has, unless that has succeeded; `must`: see
             `RunFolder.begin`.
         from_step: The next step; what is stored from there on is replaced. None: go on.
+        mirrors: Also write the run to other tools.
         flush_timeout_s: How long the end of the run waits for the server.
 
     Raises:
@@ -79,7 +86,12 @@ def start_run_in_folder(
         _report_ignored(folder, spec)
         api = api_of(transport, folder)
         run = TrackedRun(
-            api, _status(api, folder), outbox, folder=folder, flush_timeout_s=flush_timeout_s
+            api,
+            _status(api, folder),
+            outbox,
+            folder=folder,
+            mirrors=mirrors,
+            flush_timeout_s=flush_timeout_s,
         )
     except BaseException:
         if outbox is not None:

@@ -76,7 +76,7 @@ def _encoded_block(entry: RunSteps, at: Location) -> EncodedBlock:
         encode,  # imports pyarrow, which delays the server's start
     )
 
-    columns = _columns(entry, at)
+    columns, names = _columns(entry, at)
     steps = columns.pop("step", None)
     try:
         block = StepBlock(entry.first_step, columns, steps)
@@ -84,8 +84,10 @@ def _encoded_block(entry: RunSteps, at: Location) -> EncodedBlock:
         raise _invalid((*at, "first_step"), "the first of ascending steps", str(error)) from None
     if block.end_step > MAX_STEP:
         raise _invalid((*at, "first_step"), f"steps below {MAX_STEP}", block.end_step - 1)
-    latest = {
-        name: value for name in LATEST_COLUMNS if (value := _last_value(block, name)) is not None
+    latest: dict[str, Any] = {
+        name: value
+        for name in LATEST_COLUMNS
+        if name in names and (value := _last_value(block, name)) is not None
     }
     return EncodedBlock(
         first_step=block.first_step,
@@ -107,8 +109,8 @@ def _last_value(block: StepBlock, name: str) -> float | None:
     return float(values[-1]) if len(values) else None
 
 
-def _columns(entry: RunSteps, at: Location) -> dict[str, NDArray[Any]]:
-    """The columns in the dtypes of a block, those of every block first."""
+def _columns(entry: RunSteps, at: Location) -> tuple[dict[str, NDArray[Any]], set[str]]:
+    """The columns in the dtypes of a block, those of every block first; and which were sent."""
     values_by_name, at = _given_columns(entry, at)
     lengths = {len(values) for values in values_by_name.values()}
     if len(lengths) != 1 or not 0 < (count := lengths.pop()) <= MAX_STEPS:
@@ -123,7 +125,7 @@ def _columns(entry: RunSteps, at: Location) -> dict[str, NDArray[Any]]:
         values = columns[name]
         if not ((values >= 0) & (values <= maximum)).all():
             raise _invalid((*at, name), "finite numbers of 0 or more", "another number")
-    return numbers | columns
+    return numbers | columns, set(values_by_name)
 
 
 def _given_columns(

@@ -1,11 +1,13 @@
-"""`ampctl run sync`, with runs that could not be sent."""
+"""`ampctl run sync`, with runs that could not be sent, and `ampctl run mirror`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from ampclient import Client
 from ampspec.jobs import State
+from tests.ampclient.mirrors.test_live import ListMirror
 
 URL = "http://127.0.0.1:1"
 
@@ -41,3 +43,28 @@ def test_folders_are_sent_and_one_that_cannot_be_is_named(
     assert api.client.get(f"/api/v1/jobs/{synced['run_id']}").json()["state"] == State.SUCCEEDED
     result = ampctl("run", "sync", str(folder))
     assert "nothing to send" in result.out
+
+
+def test_a_job_is_mirrored_with_the_command_line(api, ampctl, monkeypatch):
+    monkeypatch.setenv("AMPCORE_URL", api.url)
+    monkeypatch.setenv("AMPCORE_TOKEN", api.token)
+    places = []
+    with Client(api.url, api.token) as client, client.runs.track("mirrored") as run:
+        run.log(0, loss=1.0)
+    for module, name in (("mlflow_mirror", "MlflowMirror"), ("wandb_mirror", "WandbMirror")):
+        target = f"ampclient.mirrors.{module}.{name}"
+        monkeypatch.setattr(target, lambda *place: places.append(place) or ListMirror())
+    result = ampctl("run", "mirror", run.id, "--to", "mlflow", "--uri", "http://m", "--json")
+    [document] = result.json()
+    assert (document["id"], document["steps"], document["evaluations"]) == (run.id, 1, 0)
+    result = ampctl("run", "mirror", run.id, "--to", "wandb", "--project", "digits")
+    assert "mirrored  1 steps, 0 evaluations  a list" in result.out
+    assert "not written: pictures" in result.err
+    assert places == [("http://m", "Default"), (Path(), "digits")]
+
+
+def test_a_mirror_without_its_package_names_it(ampctl, monkeypatch):
+    monkeypatch.setattr("ampclient.mirrors.mirror.find_spec", lambda _: None)
+    result = ampctl("run", "mirror", "1" * 12, "--to", "wandb")
+    assert result.code == 2
+    assert "ampcore[wandb]" in result.err

@@ -207,6 +207,15 @@ def test_a_row_without_a_loss_scale_keeps_that_of_the_row_before(track, stored, 
     assert job_of(run).totals["scale_health"] == "fixed"
 
 
+def test_of_a_run_without_a_loss_scale_none_is_known(track, stored, client):
+    with track() as run:
+        run.log(0, loss=1.0)
+        run.log(1, loss=0.5)
+    job = client.jobs.get(run.id)
+    assert (job.latest.loss, job.latest.loss_scale, job.summary.scale_health) == (0.5, None, None)
+    assert stored(run)["loss_scale"].tolist() == [1.0, 1.0]
+
+
 @every_row("compacts", [False, True])
 def test_a_sample_and_every_export_have_the_numbers_of_the_steps(
     api, client, track, tmp_path, compacts
