@@ -84,6 +84,7 @@ from server.submissions.submission import JobSubmitter
 from server.telemetry import evaluation_routes as evaluations
 from server.telemetry import range_routes as ranges
 from server.telemetry import step_routes as steps
+from server.tracked_runs import image_routes as run_images
 from server.tracked_runs import routes as runs
 from server.workers import routes as workers
 from store.database import Database, StatementLimits
@@ -245,7 +246,7 @@ def create_routes() -> list[BaseRoute]:
     Cached for tests, which create many applications.
     """
     modules = (
-        *(jobs, bulk_jobs, runs, attempts, allocations, steps),
+        *(jobs, bulk_jobs, runs, run_images, attempts, allocations, steps),
         *(evaluations, ranges, events, workers),
         *(catalog, health, explanations, logs, stream, artifacts, uploads, datasets),
         *(files, models, model_versions, model_aliases),

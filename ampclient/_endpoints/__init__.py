@@ -86,7 +86,14 @@ from ampclient._endpoints.records import (
     list_attempts,
 )
 from ampclient._endpoints.request import JsonRequest, Request
-from ampclient._endpoints.runs import create_run, finish_run, resume_run, upload_entries
+from ampclient._endpoints.runs import (
+    create_run,
+    finish_run,
+    list_images,
+    put_image,
+    resume_run,
+    upload_entries,
+)
 from ampclient._endpoints.server import (
     change_project,
     create_token,
@@ -203,6 +210,7 @@ __all__ = [
     "list_deliveries",
     "list_explanations",
     "list_files",
+    "list_images",
     "list_jobs",
     "list_kinds",
     "list_model_versions",
@@ -218,6 +226,7 @@ __all__ = [
     "profile_job",
     "promote_model",
     "put_file",
+    "put_image",
     "register_model",
     "remove_model_alias",
     "remove_retention",

@@ -21,7 +21,7 @@ from ampclient._transfer.downloads import artifact_file, download, select_artifa
 from ampclient._transfer.progress import OnProgress, current_callback, no_progress
 from ampspec.api.data_summary import DataSummary
 from ampspec.api.job.allocations import Allocation
-from ampspec.api.job.artifacts import Artifact
+from ampspec.api.job.artifacts import Artifact, JobImage
 from ampspec.api.job.attempts import Attempt
 from ampspec.api.job.evaluations import Evaluation
 from ampspec.api.job.events import JobEvent
@@ -250,6 +250,24 @@ class JobHistory(BoundJob[M]):
         artifacts = await self._transport.send(endpoints.list_artifacts(self.id), **options)
         reports = [a for a in artifacts if a.path.endswith("/evaluation.json")]
         return EvaluationReport.from_file(await self._content(reports[-1])) if reports else None
+
+    @operation
+    async def images(
+        self, name: str | None = None, **options: Unpack[RequestOptions]
+    ) -> list[JobImage]:
+        """The pictures that the program of a tracked run has logged, by step.
+
+        Args:
+            name: Only those of this name.
+            options: Of the request.
+        """
+        images = await self._transport.send(endpoints.list_images(self.id), **options)
+        return [image for image in images if name in (None, image.name)]
+
+    @operation
+    async def image_content(self, image: JobImage) -> bytes:
+        """The PNG or JPEG file of a picture. Raises DigestMismatch."""
+        return await self._content(image)
 
     async def _content(self, artifact: Artifact) -> bytes:
         """The bytes of a file of the job. Raises DigestMismatch."""

@@ -1,6 +1,7 @@
 """The entries of an upload: blocks of steps, events and pieces of the log, as they are sent."""
 
 import base64
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,11 @@ class PendingEntry:
     first_step: int | None = None
     steps: int = 0
     end_step: int = 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is sent in a request of its own."""
+        return self.document.get("type") in ("attempt", "image")
 
     @property
     def begins_attempt(self) -> bool:
@@ -52,6 +58,14 @@ class LoggedSteps:
 def attempt_entry(first_step: int) -> PendingEntry:
     """The program goes on at a step: steps from there on are trained again."""
     return PendingEntry({"type": "attempt", "first_step": first_step}, OVERHEAD_BYTES)
+
+
+def image_entry(name: str, step: int, content: bytes) -> PendingEntry:
+    """A picture, with its file."""
+    text = base64.b64encode(content).decode()
+    sha256 = hashlib.sha256(content).hexdigest()
+    document = {"type": "image", "name": name, "step": step, "sha256": sha256, "content": text}
+    return PendingEntry(document, len(text) + OVERHEAD_BYTES)
 
 
 def steps_entry(block: StepBlock, scale_health: str | None) -> PendingEntry:

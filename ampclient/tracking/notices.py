@@ -2,8 +2,11 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 from ampclient.tracking.entries import LoggedSteps, PendingEntry, event_entry
+from ampclient.tracking.file_outbox import FileOutbox
+from ampclient.tracking.outbox import Outbox
 from ampclient.tracking.row_values import RowValues
 from ampclient.tracking.rows import RowBuffer
 
@@ -43,6 +46,16 @@ class RunNotices:
             "from_step=%d; if it goes on, add the first run.next_step to its steps",
             *(earlier.first, earlier.end - 1, step, step),
         )
+
+    def incomplete(self, outbox: Outbox | FileOutbox) -> dict[str, Any]:
+        """What is not stored as it was logged, for the result; empty if everything is."""
+        counts = {
+            "values": self._values.dropped.total,
+            "steps": outbox.dropped_steps,
+            "events_and_logs": outbox.dropped_others,
+        }
+        facts: dict[str, Any] = {"dropped": counts} if any(counts.values()) else {}
+        return facts | ({"renumbered_steps": n} if (n := self._rows.renumbered) else {})
 
     def entries(self, *, is_last: bool) -> Iterator[PendingEntry]:
         """Events about values that were left out and steps that were numbered on."""

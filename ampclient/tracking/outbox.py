@@ -46,7 +46,8 @@ class DroppedEntries:
 class Batch:
     """The entries of an upload: at least one, and as many as the server accepts at once.
 
-    An entry that begins an attempt is alone: it must not be refused because of another one.
+    A picture has a request of its own, and so has an entry that begins an attempt: it must not be
+    refused because of another one.
     """
 
     entries: list[PendingEntry] = field(default_factory=list)
@@ -59,7 +60,7 @@ class Batch:
         is_full = (
             size_bytes > MAX_BATCH_BYTES or steps > MAX_STEPS or len(self.entries) >= MAX_ENTRIES
         )
-        is_alone = entry.begins_attempt or (bool(self.entries) and self.entries[0].begins_attempt)
+        is_alone = entry.is_alone or (bool(self.entries) and self.entries[0].is_alone)
         if self.entries and (is_full or is_alone):
             return False
         self.entries.append(entry)

@@ -26,6 +26,7 @@ from ampclient.tracking.rows import RowBuffer
 from ampclient.tracking.run_api import RunApi
 from ampclient.tracking.run_folder import RunFolder
 from ampclient.tracking.run_mirrors import RunMirrors
+from ampclient.tracking.run_pictures import RunPictures
 from ampclient.tracking.sender import Sender
 from ampclient.tracking.watched import Watched, watched
 from ampspec.api.runs import RunStatus
@@ -83,6 +84,7 @@ class TrackedRun:
         self._encoding = threading.Lock()
         self._values = RowValues()
         self._notices = RunNotices(self._values, self._rows)
+        self._pictures = RunPictures(self._put, self._values.dropped, self._notices)
         self._logged_at: float | None = None
         self._ended = False
         self._owner_pid = os.getpid()
@@ -91,7 +93,7 @@ class TrackedRun:
         self._usage = ProcessUsage()
         self._mirrors = mirrors
         if mirrors is not None:
-            mirrors.begin(self._rows, self._report_mirror)
+            mirrors.begin(self._rows, lambda entry: None if self._ended else self._put(entry))
         self._sender.start()
         atexit.register(self._finish_at_exit)
 
@@ -187,18 +189,14 @@ class TrackedRun:
             self._collect()
 
     def _find_restart(self, step: int | None) -> None:
-        """With the first step of this program: go on from there, if the run has that step already.
-
-        The first step of the run does not tell whether the program trains it again, or counts
-        from there in each process.
-        """
+        """With the first step of this program: go on from there, if the run has it already."""
         earlier, self._logged_steps = self._logged_steps, None
         if earlier is None or earlier.first is None or step is None or step >= earlier.end:
             return
         if step > earlier.first:
             self.go_on_from(step)
-            return
-        self._notices.warn_of_restart(earlier, step)
+        else:  # it trains the run again, or counts from there in each process
+            self._notices.warn_of_restart(earlier, step)
 
     def go_on_from(self, step: int) -> None:
         """The next row has this number; steps from there on that the run has are replaced.
@@ -236,6 +234,23 @@ class TrackedRun:
         self._put(entry)
         if event == "evaluation" and self._mirrors is not None:
             self._mirrors.put_evaluation(last if step is None else int(step), data)
+
+    def log_image(self, name: str, image: Any, *, step: int | None = None) -> None:
+        """Add a picture to the run, which its page shows by name and step.
+
+        What is no picture, or has more than 2 MiB as a file, is left out as values are. A run has
+        at most 1,000 pictures.
+
+        Args:
+            name: Its name: letters, digits and `_.-`, in parts between slashes.
+            image: The path of a PNG or JPEG file; an image of Pillow; or an array of shape (height,
+                width) or (height, width, channels), of integers to 255 or floats from 0 to 1.
+            step: The step it belongs to; None: the last row.
+        """
+        if not self._ended:
+            self._collect()
+            last = max(self.next_step - 1, 0)
+            self._pictures.put(name, image, last if step is None else int(step))
 
     def log_text(self, text: str, *, stream: Literal["stdout", "stderr"] = "stdout") -> None:
         """Add text to the log of the run."""
@@ -317,7 +332,7 @@ class TrackedRun:
         return {
             "state": state or default,
             "message": None if message is None else storable_text(message)[:MAX_MESSAGE],
-            "summary": json_safe(self._summary | self._incomplete()),
+            "summary": json_safe(self._summary | self._notices.incomplete(self._outbox)),
         }
 
     def _write_end(self, state: Outcome | None, message: str | None) -> None:
@@ -338,16 +353,6 @@ class TrackedRun:
         if self._folder is None:
             return "the server will report it as lost"
         return f"send it later with `ampctl run sync {self._folder.path}`"
-
-    def _incomplete(self) -> dict[str, Any]:
-        """What is not stored as it was logged; empty if everything is."""
-        counts = {
-            "values": self._values.dropped.total,
-            "steps": self._outbox.dropped_steps,
-            "events_and_logs": self._outbox.dropped_others,
-        }
-        facts: dict[str, Any] = {"dropped": counts} if any(counts.values()) else {}
-        return facts | ({"renumbered_steps": n} if (n := self._rows.renumbered) else {})
 
     def __enter__(self) -> Self:
         return self
@@ -386,10 +391,6 @@ class TrackedRun:
                     self._put(entry)
         except Exception:  # a bug here must not end the training, nor pass unseen
             self._notices.warn_of_error("rows of the run are lost")
-
-    def _report_mirror(self, text: str) -> None:
-        if not self._ended:
-            self._put(event_entry("warning", {"code": "mirror_incomplete", "message": text}))
 
     def _put(self, entry: PendingEntry) -> None:
         if not self._outbox.put(entry) and self._folder is None:

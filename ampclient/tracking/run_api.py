@@ -1,5 +1,6 @@
 """The requests of one tracked run, from any thread."""
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -86,9 +87,17 @@ class RunApi:
         repeat: bool = False,
     ) -> RunStatus:
         """Send entries; once, unless it is to be repeated as the client is set."""
+        if entries and entries[0]["type"] == "image":
+            return self._upload_image(first_entry, entries[0])
         request = endpoints.upload_entries(self._created_id, first_entry, entries, total_steps)
         options: dict[str, Any] = {} if repeat else ONCE
         return run_sync(self._transport.send(request, **options))
+
+    def _upload_image(self, entry: int, image: Mapping[str, Any]) -> RunStatus:
+        content = base64.b64decode(image["content"])
+        request = endpoints.put_image(self._created_id, entry, image, len(content))
+        pieces = iter([content])
+        return run_sync(self._transport.send_content(request, pieces, timeout_s=UPLOAD_TIMEOUT_S))
 
     def finish(self, end: Mapping[str, Any]) -> JobView:
         """End the run."""

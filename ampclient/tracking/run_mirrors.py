@@ -13,6 +13,7 @@ from ampclient.mirrors.mirror import (
     block_rows,
     flat_params,
 )
+from ampclient.tracking.entries import PendingEntry, event_entry
 from ampclient.tracking.row_values import UnusableValue, to_number
 from ampclient.tracking.rows import RowBuffer
 from ampspec.telemetry import StepBlock
@@ -30,7 +31,7 @@ class RunMirrors:
         self._mirrors, self._spec = mirrors, spec
         self._live: list[LiveMirror] = []
 
-    def begin(self, rows: RowBuffer, on_problem: Callable[[str], object]) -> None:
+    def begin(self, rows: RowBuffer, put: Callable[[PendingEntry], object]) -> None:
         """Create the run in each mirror, in the background, and take the blocks of the buffer."""
         settings = {
             name: value
@@ -43,7 +44,11 @@ class RunMirrors:
             self._spec.get("labels", {}),
             time.time(),
         )
-        self._live = [LiveMirror(mirror, start, on_problem) for mirror in self._mirrors]
+
+        def report(text: str) -> None:
+            put(event_entry("warning", {"code": "mirror_incomplete", "message": text}))
+
+        self._live = [LiveMirror(mirror, start, report) for mirror in self._mirrors]
 
         def put_block(block: StepBlock, times: Sequence[float]) -> None:
             self._put([*block_rows(block, times, has_scale=rows.knows_scale)])

@@ -24,6 +24,7 @@ UPLOADS: Final = (
     ("PATCH", re.compile(r"/api/v1/datasets/[^/]+/uploads/[^/]+")),
     ("PUT", re.compile(r"/api/v1/datasets/[^/]+")),
     ("PUT", re.compile(r"/api/v1/files/[^/]+/[^/]+")),
+    ("PUT", re.compile(r"/api/v1/runs/[^/]+/images/[^/]+")),
 )
 """Requests whose body may be of any size. Their routes limit it, and never keep it in memory."""
 

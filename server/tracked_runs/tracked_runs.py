@@ -26,7 +26,13 @@ from store.access.idempotency import IdempotentRequest, StoredResponse
 from store.database import Database
 from store.jobs import run_attempts, tracked_runs
 from store.jobs.jobs import Origin
-from store.jobs.tracked_runs import MAX_COLUMNS, StepsNotInOrder, TooManyColumns
+from store.jobs.tracked_runs import (
+    MAX_COLUMNS,
+    EntriesBatch,
+    RunEntry,
+    StepsNotInOrder,
+    TooManyColumns,
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,20 @@ class TrackedRuns:
             except TooManyColumns as error:
                 raise _too_many_columns(error) from None
             status = _status(job)
+        self.notifier.notify(job_id)
+        return status
+
+    def check(self, job_id: str) -> None:
+        """Raise NotFound or Conflict unless this is a tracked run."""
+        with self.database.read() as session:
+            self._check_tracked(session, job_id)
+
+    def append(self, job_id: str, entry_number: int, entry: RunEntry) -> RunStatus:
+        """Store one entry. Raises NotFound, Conflict, RunConflict."""
+        with self.database.write() as session:
+            self._check_tracked(session, job_id)
+            batch = EntriesBatch(entry_number, [entry])
+            status = _status(tracked_runs.append(session, job_id, batch))
         self.notifier.notify(job_id)
         return status
 

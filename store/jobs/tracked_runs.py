@@ -23,6 +23,8 @@ from ampspec.telemetry.steps.summary import StepSummary
 from store import leases
 from store.access.projects import QuotaReached
 from store.clock import from_now, now
+from store.files import run_images
+from store.files.artifacts import StoredArtifact
 from store.jobs import attempts, run_attempts
 from store.jobs.jobs import Origin
 from store.jobs.state_transitions import (
@@ -181,6 +183,10 @@ def _append_part(
     if new_attempt is not None:
         # In the place of the entry, so that the numbers of the entries stay those of the program.
         part = [run_attempts.begin(session, job, new_attempt.first_step), *part]
+    part = [
+        run_images.admit(session, job.id, entry) if isinstance(entry, StoredArtifact) else entry
+        for entry in part
+    ]
     ingest.append(
         session,
         job.id,

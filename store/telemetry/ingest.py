@@ -12,10 +12,11 @@ from ampspec.telemetry.json_values import json_safe, storable_text
 from ampspec.telemetry.metrics import metrics_of
 from ampspec.telemetry.steps.block import BlockStats
 from store import job_metrics
+from store.files.artifacts import StoredArtifact
 from store.leases import LEASE_S, LeaseStatus, renew_lease, renew_lease_and_advance
 from store.notifications import outbox
 from store.rows import insert_rows
-from store.tables import Base, EventRow, Job, LogRow, RangeRow, StepBlockRow
+from store.tables import Artifact, Base, EventRow, Job, LogRow, RangeRow, StepBlockRow
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class LogChunk:
     text: str
 
 
-TelemetryEntry = EncodedBlock | Event | LogChunk
+TelemetryEntry = EncodedBlock | Event | LogChunk | StoredArtifact
 
 
 def append(
@@ -150,5 +151,7 @@ def _table_and_values(entry: TelemetryEntry) -> tuple[type[Base], dict[str, Any]
         case Event():
             data = json_safe(entry.data)
             return EventRow, {"type": entry.type, "step": entry.step, "data": data}
+        case StoredArtifact():
+            return Artifact, vars(entry)
         case LogChunk():
             return LogRow, {"stream": entry.stream, "text": storable_text(entry.text)}

@@ -19,7 +19,7 @@ class Network(httpx.HTTPTransport):
     def __init__(self):
         super().__init__()
         self.is_down = False
-        self.lost_responses = 0
+        self.lost_responses = self.lost_images = 0
         self.paths = []
         self._begun, self._free = threading.Event(), threading.Event()
         self._free.set()
@@ -43,6 +43,10 @@ class Network(httpx.HTTPTransport):
         response = super().handle_request(request)
         if self.lost_responses and request.url.path.endswith("/steps"):
             self.lost_responses -= 1
+            response.read()
+            raise httpx.ReadTimeout("lost")
+        if self.lost_images and "/images/" in request.url.path:
+            self.lost_images -= 1
             response.read()
             raise httpx.ReadTimeout("lost")
         return response

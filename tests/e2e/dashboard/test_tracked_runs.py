@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
@@ -51,3 +52,34 @@ def test_a_tracked_run_is_watched_and_cancelled(open_signed_in: Any, run: Any) -
     expect(page.get_by_role("button", name="Retry tracked-run")).to_have_count(0)
     page.get_by_text("More", exact=True).click()
     expect(page.get_by_role("button", name="Delete")).to_be_visible()
+
+
+def test_pictures_are_a_grid_with_a_slider_over_their_steps(
+    open_signed_in: Any, stack: Any
+) -> None:
+    with stack.client.runs.track("pictures") as run:
+        for step in (0, 50, 100):
+            run.log(step, loss=1.0)
+            for number in range(2):
+                values = np.full((40, 60, 3), 0.25 * number, np.float32)
+                values[: 10 + step // 4] = step / 100
+                run.log_image("val/samples", values)
+        run.log_image("confusion", np.eye(8), step=50)
+    page = open_signed_in()
+    page.goto(f"{page.url.split('#')[0]}#/jobs/{run.id}?tab=pictures")
+    pictures = page.get_by_role("img", name="val/samples at step 100")
+    expect(pictures).to_have_count(2)
+    expect(page.get_by_role("img", name="confusion at step 50")).to_have_count(1)
+    natural = (
+        "picture => picture.decode().then(() => [picture.naturalWidth, picture.naturalHeight])"
+    )
+    assert pictures.first.evaluate(natural) == [60, 40]
+    slider = page.get_by_role("slider")
+    expect(slider).to_have_attribute("aria-valuetext", "step 100")
+    slider.fill("0")
+    expect(page.get_by_role("img", name="val/samples at step 0")).to_have_count(2)
+    expect(page.get_by_role("img", name="confusion at step 50")).to_have_count(0)
+    slider.fill("1")
+    expect(page.get_by_role("img", name="val/samples at step 50")).to_have_count(2)
+    page.set_viewport_size({"width": 375, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375

@@ -12,6 +12,7 @@ import { Evaluation } from "./evaluation/tab.tsx";
 import { EventsTab } from "./events.tsx";
 import { Log } from "./log.tsx";
 import { CustomCode } from "./custom-code.tsx";
+import { Pictures } from "./pictures.tsx";
 import { Plots } from "./plots.tsx";
 import { Preflight } from "./preflight.tsx";
 import { Profile } from "./profile.tsx";
@@ -21,11 +22,13 @@ import type { TabProps } from "./tab-props.ts";
 import { useJobPage } from "./use-job-page.ts";
 
 const TABS = [
-  ["plots", "Plots"], ["evaluation", "Evaluation"], ["ranges", "Ranges"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
+  ["plots", "Plots"], ["pictures", "Pictures"], ["evaluation", "Evaluation"], ["ranges", "Ranges"], ["events", "Events"], ["log", "Log"], ["preflight", "Preflight"],
   ["profile", "Profile"], ["attempts", "Attempts"], ["files", "Files"], ["spec", "Spec"],
 ] as const;
 /** What only a job on a worker has. */
 const WORKER_TABS: ReadonlySet<string> = new Set(["evaluation", "ranges", "preflight", "profile", "files"]);
+/** What only a program elsewhere logs. */
+const TRACKED_TABS: ReadonlySet<string> = new Set(["pictures"]);
 
 export function JobPage({ route }: { route: Route }) {
   const id = route.path[1] ?? "";
@@ -48,7 +51,7 @@ function JobTabs({ tab, onDone, ...props }: TabProps & { tab: string; onDone: ()
       <DataSummary job={job} intervalMs={props.intervalMs} pulse={props.pulse} />
       <JobSummary job={job} />
       <nav class="tabs" aria-label="Job details">
-        {TABS.filter(([name]) => !isTracked(job) || !WORKER_TABS.has(name)).map(([name, title]) => (
+        {TABS.filter(([name]) => !(isTracked(job) ? WORKER_TABS : TRACKED_TABS).has(name)).map(([name, title]) => (
           <a
             key={name}
             href={routeHref(["jobs", job.id], { tab: name === "plots" ? "" : name })}
@@ -69,6 +72,7 @@ function Tab({ name, ...props }: TabProps & { name: string }) {
     case "events": return <EventsTab {...props} />;
     case "evaluation": return <Evaluation {...props} />;
     case "ranges": return <RangesTab {...props} />;
+    case "pictures": return <Pictures {...props} />;
     case "log": return <Log {...props} />;
     case "preflight": return <Preflight {...props} />;
     case "profile": return <Profile {...props} />;

@@ -165,6 +165,8 @@ ROUTES = {
     ("POST", "/api/v1/runs"): MEMBER,
     ("POST", f"{RUN}/steps"): PROJECT_WRITE,
     ("POST", f"{RUN}/finish"): PROJECT_WRITE,
+    ("PUT", f"{RUN}/images/{{entry}}"): PROJECT_WRITE,
+    ("GET", f"{JOB}/images"): PROJECT_READ,
     ("POST", f"{RUN}/resume"): PROJECT_WRITE,
     ("GET", f"{JOB}/attempts"): PROJECT_READ,
     ("GET", f"{JOB}/allocations"): PROJECT_READ,
@@ -292,13 +294,19 @@ def test_the_public_routes_in_the_table_are_those_of_the_middleware():
     } | {SIGN_IN}
 
 
+def with_values(path):
+    """The path with values that need not exist."""
+    image = f"0?name=a&step=0&sha256={'0' * 64}"
+    return path.replace("{path:path}", "a/b.keras").replace("{entry}", image)
+
+
 @pytest.fixture
 def address_of(api, make_job):
     """The path of a route with the ids of existing objects."""
 
     def fill(path):
         if "{job_id}" in path:
-            path = path.replace("{job_id}", make_job().id).replace("{path:path}", "a/b.keras")
+            path = with_values(path).replace("{job_id}", make_job().id)
         with api.database.write() as session:
             if path.endswith("/stream"):  # it ends only with its job
                 jobs.request_cancel(session, path.split("/")[-2])
@@ -361,7 +369,7 @@ def test_a_job_of_another_project_is_answered_like_a_missing_job(api, make_job, 
     for (method, path), needed in ROUTES.items():
         if needed in (PROJECT_READ, PROJECT_WRITE):
             body, job_id = BODIES.get((method, path)), make_job().id
-            address = path.replace("{path:path}", "a/b.keras")
+            address = with_values(path)
             if path.endswith("/compare"):
                 address += "?jobs={job_id}," + make_job().id
             theirs = stranger.request(method, address.replace("{job_id}", job_id), json=body)
@@ -378,7 +386,7 @@ def test_no_route_finds_a_job_in_the_trash_but_the_one_that_restores_it(api, mak
     assert api.client.delete(f"/api/v1/jobs/{job_id}").status_code == 204
     for (method, path), needed in ROUTES.items():
         if needed in (PROJECT_READ, PROJECT_WRITE) and not path.endswith("/restore"):
-            address = path.replace("{path:path}", "a/b.keras").replace("{job_id}", job_id)
+            address = with_values(path).replace("{job_id}", job_id)
             if path.endswith("/compare"):
                 address += f"?jobs={job_id},{make_job().id}"
             answer = api.client.request(method, address, json=BODIES.get((method, path)))
