@@ -80,9 +80,9 @@ screenshots: install ## Update the dashboard screenshots and the README pictures
 	@$(RUN) -m dashboard.screenshots
 
 lock: ## Pin the newest versions that pyproject.toml allows, with hashes
-	$(LOCK) --extra server --extra worker-cpu --extra s3 --extra onnx --extra dev --extra bench \
+	$(LOCK) --extra server --extra worker-cpu --extra s3 --extra oidc --extra onnx --extra dev --extra bench \
 		--no-emit-package tensorflow -o requirements/dev.lock
-	$(LOCK) --extra server --extra s3 -o requirements/server.lock
+	$(LOCK) --extra server --extra s3 --extra oidc -o requirements/server.lock
 	$(LOCK) --extra worker-cpu --extra s3 -o requirements/worker-cpu.lock
 	$(LOCK) --extra worker-gpu --extra s3 -o requirements/worker-gpu.lock
 	$(COMPILE) requirements/sbom.in -o requirements/sbom.lock

@@ -17,6 +17,7 @@ from infra.storage import Storage
 from infra.storage_check import StorageCheck
 from server import dashboard
 from server.accounts import audit_routes as audit
+from server.accounts import people_routes as people
 from server.accounts import project_routes as projects
 from server.accounts import session_routes as session
 from server.accounts import token_routes as tokens
@@ -76,6 +77,9 @@ from server.notifications.deliverer import Deliverer
 from server.retention import routes as retention
 from server.services import Services
 from server.settings import Settings
+from server.sign_on import routes as sign_in
+from server.sign_on.config import ProviderConfig
+from server.sign_on.sign_on import SignOn
 from server.studies import routes as studies
 from server.studies.planner import Planner, ProcessPlanner
 from server.studies.progress import StudyProgress
@@ -124,6 +128,7 @@ def create_app(
     file_remover = FileRemover(background, storage, server_id)
     retention_runner = RetentionRunner(background, server_id, trash_s=settings.trash_s)
     data_root = DataRoot(settings.datasets_dir, settings.data_prefixes)
+    provider = ProviderConfig.from_settings(settings)
     services = Services(
         database,
         dispatcher,
@@ -142,6 +147,7 @@ def create_app(
         new_planner(),
         ChannelSettings.from_settings(settings),
         settings.trash_s,
+        SignOn(provider, database) if provider is not None else None,
     )
     planner = new_planner()
     study_runner = StudyRunner(
@@ -251,7 +257,7 @@ def create_routes() -> list[BaseRoute]:
         *(catalog, health, explanations, logs, stream, artifacts, uploads, datasets),
         *(files, models, model_versions, model_aliases),
         *(compare, studies, notifications, deliveries, retention),
-        *(session, tokens, projects, audit, docs),
+        *(session, tokens, people, projects, audit, sign_in, docs),
     )
-    routers = [*(module.router for module in modules), health.root]
+    routers = [*(module.router for module in modules), sign_in.callback_router, health.root]
     return [route for router in routers for route in router.routes]

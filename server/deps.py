@@ -26,6 +26,7 @@ from server.metrics.registry import Metrics
 from server.notifications.channels import ChannelSettings
 from server.plugins.options import check_packages
 from server.request_bodies import SpecBody
+from server.sign_on.sign_on import SignOn
 from store.access import projects
 from store.access.audit import Actor
 from store.database import Database
@@ -106,7 +107,16 @@ async def _admin(request: Request) -> Principal:
 
 
 async def _project_admin(request: Request) -> Principal:
+    return check_is_admin(principal_of(request))
+
+
+async def _token_manager(request: Request) -> Principal:
     principal = principal_of(request)
+    return principal if principal.person is not None else check_is_admin(principal)
+
+
+def check_is_admin(principal: Principal) -> Principal:
+    """The principal, if it is an admin of all projects or of its own. Raises Forbidden."""
     if principal.role is not Role.ADMIN and not principal.is_project_admin:
         raise Forbidden(
             f"Expected a token with the role {Role.ADMIN}, or with the role {Role.MEMBER} and the "
@@ -209,6 +219,8 @@ UploadsDep = Annotated[Uploads, _service("uploads")]
 FileStoreDep = Annotated[FileStore, _service("file_store")]
 ChannelsDep = Annotated[ChannelSettings, _service("channels")]
 BodyReceiverDep = Annotated[BodyReceiver, _service("body_receiver")]
+SignOnDep = Annotated[SignOn | None, _service("sign_on")]
+"""Sign-on with a provider; None if the settings name none."""
 AuthenticatorDep = Annotated[Authenticator, _service("authenticator")]
 JobId = Annotated[str, Depends(checked_job_id)]
 VisibleJobId = Annotated[str, Depends(_visible_job_id)]
@@ -219,6 +231,11 @@ MemberDep = Annotated[Principal, Depends(_member)]
 AdminDep = Annotated[Principal, Depends(_admin)]
 ProjectAdminDep = Annotated[Principal, Depends(_project_admin)]
 """The principal, if it is an admin of all projects or of its own; Forbidden otherwise."""
+TokenManagerDep = Annotated[Principal, Depends(_token_manager)]
+"""The principal, if it is an admin of all projects or of its own, or a signed-in person.
+
+Forbidden otherwise.
+"""
 ProjectDep = Annotated[str, Depends(_project)]
 """The project whose datasets, files or models are meant: by default the token's.
 

@@ -16,6 +16,7 @@ from server.jobs.job_reader import JobReader
 from server.jobs.job_watcher import JobWatcher
 from server.metrics.registry import Metrics
 from server.notifications.channels import ChannelSettings
+from server.sign_on.sign_on import SignOn
 from server.studies.planner import Planner
 from server.submissions.submission import JobSubmitter
 from store.database import Database
@@ -47,4 +48,6 @@ class Services:
     """Which receivers notifications may have."""
     trash_s: float
     """How long a deleted job can be restored, in seconds."""
+    sign_on: SignOn | None = None
+    """Sign-on with a provider; None if the settings name none."""
     streams: Streams = field(default_factory=Streams)

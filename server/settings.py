@@ -1,17 +1,21 @@
 """The server's settings, read from the environment once."""
 
 import re
+from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_settings import NoDecode
 
+from ampspec.api.roles import Grant
 from infra.defaults import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_REDIS_URL, sqlite_url
 from infra.settings import DatabaseUrl, RedisUrl, SharedSettings
+from server.sign_on.group_grants import read_groups
 
+DEFAULT_OIDC_SCOPES: Final = "openid profile email"
 DEFAULT_RATE_LIMIT: Final = "60000/minute"
 DEFAULT_TRUSTED_PROXIES: Final = "127.0.0.0/8,::1"
 DEFAULT_MAX_DATASET_BYTES: Final = 100 * 2**30
@@ -76,6 +80,67 @@ def _check_public_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _secret_in_file(value: Any) -> Any:
+    """The content of the file with a secret."""
+    try:
+        secret = Path(value).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"expected a file that the server can read: {error}.") from None
+    if not secret:
+        raise ValueError("expected a file with a secret, received an empty one.")
+    return secret
+
+
+def _names(value: Any) -> Any:
+    """The names in a comma-separated list."""
+    if not isinstance(value, str):
+        return value
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def _domains(value: Any) -> Any:
+    """The domains in a comma-separated list, in lower case."""
+    return frozenset(name.lower().removeprefix("@") for name in _names(value))
+
+
+def _check_scopes(text: str) -> str:
+    if "openid" not in text.split():
+        raise ValueError(
+            f"expected scopes with openid, as in {DEFAULT_OIDC_SCOPES!r}, received {text[:80]!r}."
+        )
+    return " ".join(text.split())
+
+
+def _check_issuer(text: str, info: ValidationInfo) -> str:
+    """Check the address of the provider, and that nothing is missing that it needs."""
+    address = urlsplit(text)
+    is_local = address.hostname in ("localhost", "127.0.0.1", "::1")
+    is_safe = address.scheme == "https" or (is_local and address.scheme == "http")
+    if "@" in text:
+        raise ValueError("expected the provider's address without a password in it.")
+    if not is_safe or not address.netloc:
+        raise ValueError(
+            "expected the provider's address such as https://login.example.com/realms/team, "
+            f"received {text[:80]!r}."
+        )
+    values = info.data
+    required = {
+        "public_url": "AMPCORE_PUBLIC_URL",
+        "oidc_client_id": "AMPCORE_OIDC_CLIENT_ID",
+        "oidc_groups": "AMPCORE_OIDC_GROUPS",
+    }
+    missing = [name for field, name in required.items() if not values.get(field, "invalid")]
+    if missing:
+        raise ValueError(f"a provider also needs {' and '.join(missing)}.")
+    if values.get("oidc_client_secret") and values.get("oidc_client_secret_file"):
+        raise ValueError(
+            "expected AMPCORE_OIDC_CLIENT_SECRET or AMPCORE_OIDC_CLIENT_SECRET_FILE, received both."
+        )
+    if find_spec("authlib") is None:
+        raise ValueError("sign-on needs the package authlib: pip install 'ampcore[oidc]'.")
+    return text
+
+
 class Settings(SharedSettings):
     """The server's settings."""
 
@@ -119,6 +184,41 @@ class Settings(SharedSettings):
     """Schemes that addresses of notifications may have besides the usual ones."""
     smtp_url: Annotated[str, AfterValidator(_check_smtp_url)] | None = Field(None, repr=False)
     """The server that sends notifications by e-mail."""
+
+    oidc_client_id: str | None = None
+    """The name of this server at the provider that people sign in with."""
+    oidc_client_secret: str | None = Field(None, repr=False)
+    oidc_client_secret_file: Annotated[str, BeforeValidator(_secret_in_file)] | None = Field(
+        None, repr=False
+    )
+    """The file with the secret, of which this is the content."""
+    oidc_name: str = Field(
+        "single sign-on", max_length=60, description="a name of up to 60 characters"
+    )
+    """What the button of the sign-in page calls the provider."""
+    oidc_scopes: Annotated[str, AfterValidator(_check_scopes)] = DEFAULT_OIDC_SCOPES
+    oidc_groups_claim: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = ("groups",)
+    """The claims with the groups of a person."""
+    oidc_groups: Annotated[dict[str, tuple[Grant, ...]], NoDecode, BeforeValidator(read_groups)] = (
+        Field(default_factory=dict)
+    )
+    """What the people of each group may do."""
+    oidc_email_domains: Annotated[frozenset[str], NoDecode, BeforeValidator(_domains)] = frozenset()
+    """Domains of verified e-mail addresses; empty: any."""
+    oidc_session_s: float = Field(
+        DAY_S / 2, ge=300, le=30 * DAY_S, description="a number of seconds from 300 to 2592000"
+    )
+    """How long a person stays signed in."""
+    oidc_idle_s: float = Field(
+        DAY_S / 12, ge=120, le=30 * DAY_S, description="a number of seconds from 120 to 2592000"
+    )
+    """How long a person stays signed in without a request."""
+    oidc_token_s: float = Field(
+        30 * DAY_S, ge=300, le=366 * DAY_S, description="a number of seconds from 300 to 31622400"
+    )
+    """How long tokens of a person are valid after its last sign-in."""
+    oidc_issuer: Annotated[str, AfterValidator(_check_issuer)] | None = None
+    """The provider; the last field, since it is checked with those before."""
 
     @property
     def uploads_dir(self) -> Path:

@@ -25,7 +25,8 @@ PACKAGES = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 SHIPPED_LOCKS = ["server.lock", "worker-cpu.lock", "worker-gpu.lock"]
 EXTRAS = {name: [name.removesuffix(".lock"), "s3"] for name in SHIPPED_LOCKS}
-EXTRAS["dev.lock"] = ["server", "worker-cpu", "s3", "dev", "bench"]
+EXTRAS["server.lock"].append("oidc")
+EXTRAS["dev.lock"] = ["server", "worker-cpu", "s3", "oidc", "dev", "bench"]
 
 PIN = re.compile(r"^[a-z0-9._-]+(\[[a-z0-9,._-]+\])?==[^\s;]+( ; [^\\]+)?$", re.IGNORECASE)
 HASH = re.compile(r"^--hash=sha256:[0-9a-f]{64}$")

@@ -1,6 +1,7 @@
 """The roles and scopes of tokens; needs no pydantic, so that `ampserver` starts quickly."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -42,3 +43,19 @@ def current_scope(name: Any) -> Any:
 def former_scopes(scopes: Sequence[Any]) -> list[str]:
     """The names in version 0.5 of those scopes that it had."""
     return [former for former, scope in FORMER_SCOPES.items() if scope in scopes]
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What a person may do in a project; the role admin counts in every project."""
+
+    project: str
+    role: str
+    scopes: tuple[str, ...] = ()
+
+    def allows(self, role: str, scopes: Collection[str]) -> bool:
+        """Whether a token of this role and these scopes may do no more than this."""
+        if self.role == Role.ADMIN:
+            return True
+        is_higher = role == Role.ADMIN or (role == Role.MEMBER and self.role == Role.VIEWER)
+        return not is_higher and set(scopes) <= set(self.scopes)

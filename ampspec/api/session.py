@@ -1,11 +1,12 @@
-"""The token or browser session of a request."""
+"""The token, browser session or person of a request."""
 
 from datetime import datetime
 from typing import Annotated
 
 from pydantic import AliasChoices, BeforeValidator, Field, computed_field
 
-from ampspec.api.base import ApiModel
+from ampspec.api.base import ApiModel, RequestModel
+from ampspec.api.projects import ProjectName
 from ampspec.api.roles import Role, Scope, current_scope, former_scopes
 
 AnyRole = Annotated[Role | str, Field(union_mode="left_to_right")]
@@ -34,11 +35,37 @@ class Scoped(ApiModel):
         return former_scopes(self.scopes)
 
 
-class Session(Scoped):
-    """The token of a request, with its role and project."""
+class ProjectGrant(ApiModel):
+    """What a person may do in a project; the role admin counts in every project."""
 
-    token_id: str
-    token_name: str
+    project: str
+    role: AnyRole
+    scopes: list[AnyScope] = Field(default_factory=list)
+
+
+class SessionPerson(ApiModel):
+    """The person who has signed in with the provider."""
+
+    id: str
+    name: str
+    email: str | None
+    grants: list[ProjectGrant] = Field(description="The projects that the session can open.")
+
+
+class Session(Scoped):
+    """The token of a request, with its role and project, or the person."""
+
+    token_id: str = Field(description="The id of the token, or of the person.")
+    token_name: str = Field(description="The name of the token, or the person's e-mail address.")
     role: AnyRole
     project: str
     expires_at: datetime | None = None
+    person: SessionPerson | None = Field(
+        default=None, description="Who has signed in with the provider; null for a token."
+    )
+
+
+class SessionChanges(RequestModel):
+    """The request to open another project in the session of a person."""
+
+    project: ProjectName = Field(description="One of the person's `grants`.")

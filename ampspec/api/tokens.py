@@ -43,6 +43,11 @@ class TokenRequest(RequestModel):
     )
     project: ProjectName = DEFAULT_PROJECT
     expires_at: Annotated[AwareDatetime, AfterValidator(_check_future)] | None = None
+    personal: bool = Field(
+        default=True,
+        description="Whether the token belongs to the person who creates it, and ends with its "
+        "access; false, for admins: it stays. Without effect unless a person creates it.",
+    )
 
     @model_validator(mode="after")
     def _check_scopes(self) -> Self:
@@ -78,6 +83,10 @@ class Token(Scoped, StoredModel):
     created_by: str | None = Field(description="The name of the token that created it.")
     expires_at: datetime | None
     revoked_at: datetime | None
+    owner_id: str | None = Field(
+        default=None, description="The person without whose access it is not valid."
+    )
+    owner: str | None = Field(default=None, description="The person's e-mail address or name.")
 
 
 class CreatedToken(Token):

@@ -1,9 +1,11 @@
 // The session. The token is sent to the server once and not stored here: the browser holds a cookie
-// that scripts cannot read.
+// that scripts cannot read. A person may sign in with a provider instead, which ends in such a cookie.
 import { toApiError } from "./api/connection.ts";
 import { ApiError, fetchApi, getJson } from "./api/request.ts";
 import type { Session } from "./api/types.ts";
 import { observable, useObservable } from "./hooks.ts";
+
+const MAX_PLACE = 900;
 
 /** undefined: not loaded yet; null: signed out. */
 export const session = observable<Session | null | undefined>(undefined);
@@ -20,6 +22,18 @@ export async function loadSession(): Promise<void> {
 export async function signIn(token: string): Promise<void> {
   const response = await fetchApi<Session>("/session", { method: "POST", body: { token } });
   session.set(response!.body);
+}
+
+/** Where a browser goes to sign in with the provider, and comes back to the page that it shows now. */
+export function providerAddress(url: string): string {
+  const place = `/${location.hash}`;
+  return place === "/" || place.length > MAX_PLACE ? url : `${url}?${new URLSearchParams({ return_to: place })}`;
+}
+
+/** Open another project of the person; every page then shows that one. */
+export async function openProject(project: string): Promise<void> {
+  await fetchApi("/session", { method: "PATCH", body: { project } });
+  location.reload();
 }
 
 export async function signOut(): Promise<void> {
@@ -45,4 +59,10 @@ export function useManagesProjects(): boolean {
 
 export function useIsAdmin(): boolean {
   return useObservable(session)?.role === "admin";
+}
+
+/** True for who may create tokens: admins, and people who have signed in with the provider. */
+export function useCreatesTokens(): boolean {
+  const isPerson = useObservable(session)?.person != null;
+  return useManagesProjects() || isPerson;
 }

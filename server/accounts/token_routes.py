@@ -9,12 +9,14 @@ from sqlalchemy.orm import Session
 
 from ampspec.api.roles import Role
 from ampspec.api.tokens import CreatedToken, RotationRequest, Token, TokenList, TokenRequest
+from ampspec.documents.text import join_names
 from server.deps import (
     ActorDep,
     AuthenticatorDep,
     DatabaseDep,
-    ProjectAdminDep,
+    TokenManagerDep,
     check_administers,
+    check_is_admin,
 )
 from server.documentation.openapi import problems
 from server.errors import Conflict, Forbidden, NotFound
@@ -35,7 +37,7 @@ from server.http.router import api_router
 from server.idempotency import IdempotentRequestDep, respond_once
 from server.row_models import from_row
 from store import tables
-from store.access import audit, tokens
+from store.access import audit, people, tokens
 from store.access.idempotency import StoredResponse
 from store.database import Database
 
@@ -50,23 +52,26 @@ Id = Annotated[str, Path(description="The token's id.", max_length=32, pattern="
 
 @router.get("", summary="List tokens", responses=problems(403))
 def listing(
-    admin: ProjectAdminDep, database: DatabaseDep, limit: Limit = None, cursor: Cursor = None
+    manager: TokenManagerDep, database: DatabaseDep, limit: Limit = None, cursor: Cursor = None
 ) -> TokenList:
     """List the tokens, newest first, including revoked and expired ones.
 
-    For an admin of a project those of the project.
+    For an admin of a project those of the project, for a signed-in person also its own.
     """
+    is_admin = manager.role is Role.ADMIN or manager.is_project_admin
     with database.read() as session:
         rows, has_more = page_of(
             tokens.listing(
                 session,
-                project=admin.visible_project,
+                project=manager.visible_project if is_admin else None,
+                owner_id=None if manager.role is Role.ADMIN else manager.owner_id,
                 after_token=read_cursor(cursor),
                 limit=rows_to_read(limit),
             ),
             limit,
         )
-        items = [from_row(Token, row) for row in rows]
+        owners = people.names(session, {row.owner_id for row in rows})
+        items = [from_row(Token, row, {"owner": owners.get(row.owner_id or "")}) for row in rows]
     next_cursor = cursor_of(items[-1].created_at, items[-1].id) if has_more else None
     return TokenList(items=items, next_cursor=next_cursor)
 
@@ -80,7 +85,7 @@ def listing(
 )
 def create(
     *,
-    admin: ProjectAdminDep,
+    manager: TokenManagerDep,
     actor: ActorDep,
     database: DatabaseDep,
     idempotent_request: IdempotentRequestDep,
@@ -89,10 +94,11 @@ def create(
 ) -> Response:
     """Create a token; only this response contains its secret.
 
-    An admin of a project creates members and viewers of it, with scopes that it has itself.
+    An admin of a project creates members and viewers of it, with scopes that it has itself. A
+    signed-in person creates tokens of its own, which allow no more than the person may do, and
+    end with its access.
     """
-    check_administers(admin, token_request.project)
-    _check_may_give(admin, token_request.role, token_request.scopes)
+    owner_id = _owner_of(manager, token_request)
     creator_secret, secret = secret_of(request.scope), ""
 
     def derived(token_id: str) -> str:
@@ -104,9 +110,12 @@ def create(
 
     def make(session: Session) -> StoredResponse:
         nonlocal secret
-        values = {**token_request.model_dump(), "created_by": admin.token_name}
+        values = token_request.model_dump(exclude={"personal"})
+        values |= {"created_by": manager.token_name, "owner_id": owner_id}
         secret = tokens.create(session, **values, secret_of=derived if idempotent_request else None)
-        token = from_row(Token, tokens.get_by_secret(session, secret))
+        row = tokens.get_by_secret(session, secret)
+        owners = people.names(session, {owner_id})
+        token = from_row(Token, row, {"owner": owners.get(owner_id or "")})
         facts = {"name": token.name, "role": token.role, "scopes": token.scopes}
         audit.record(session, actor, "token.create", token.id, project=token.project, **facts)
         return StoredResponse(201, {"Cache-Control": "no-store"}, token.model_dump_json())
@@ -129,7 +138,7 @@ def rotate(
     *,
     token_id: Id,
     rotation: RotationBody,
-    admin: ProjectAdminDep,
+    manager: TokenManagerDep,
     actor: ActorDep,
     database: DatabaseDep,
     authenticator: AuthenticatorDep,
@@ -149,8 +158,9 @@ def rotate(
 
     def make(session: Session) -> StoredResponse:
         nonlocal secret
-        token = _managed_token(session, admin, token_id)
-        _check_may_give(admin, token.role, token.scopes)
+        token = _managed_token(session, manager, token_id)
+        if not _is_of(manager, token):
+            _check_may_give(manager, token.role, token.scopes)
         secret_of_token = derived if idempotent_request else None
         secret = tokens.rotate(session, token, rotation.grace_s, secret_of=secret_of_token)
         details = {"name": token.name, "grace_s": rotation.grace_s}
@@ -171,13 +181,45 @@ def rotate(
     return to_response(replace(stored, body=token_with_secret.model_dump_json()))
 
 
-def _managed_token(session: Session, admin: Principal, token_id: str) -> tables.Token:
+def _managed_token(session: Session, manager: Principal, token_id: str) -> tables.Token:
     """The token, if the principal manages it. Raises NotFound."""
     token = tokens.get(session, token_id)
-    is_hidden = token is not None and admin.role is not Role.ADMIN and token.role == Role.ADMIN
-    if token is None or is_hidden or not admin.administers(token.project):
+    if token is not None and _is_of(manager, token):
+        return token
+    is_hidden = token is not None and manager.role is not Role.ADMIN and token.role == Role.ADMIN
+    if token is None or is_hidden or not manager.administers(token.project):
         raise NotFound(f"There is no token {token_id!r}.")
     return token
+
+
+def _is_of(manager: Principal, token: tables.Token) -> bool:
+    """Whether the token belongs to the person who has signed in."""
+    return manager.person is not None and token.owner_id == manager.person.id
+
+
+def _owner_of(manager: Principal, token_request: TokenRequest) -> str | None:
+    """The person whom a new token belongs to; None for nobody. Raises Forbidden."""
+    project, role, scopes = token_request.project, token_request.role, token_request.scopes
+    person = manager.person
+    if person is not None and token_request.personal:
+        grants = {grant.project: grant for grant in person.grants}
+        grant = grants.get(project, grants[manager.project])
+        is_granted = project in grants or grant.role == Role.ADMIN
+        if not is_granted or not grant.allows(role, scopes):
+            allowed = join_names(
+                " ".join((f"{grant.role} of {grant.project}", *grant.scopes))
+                for grant in person.grants
+            )
+            raise Forbidden(
+                f"Expected a token that allows no more than you may do ({allowed}); received "
+                f"{' '.join((f'{role} of {project}', *scopes))}."
+            )
+        return person.id
+    check_is_admin(manager)
+    check_administers(manager, project)
+    _check_may_give(manager, role, scopes)
+    # What a token of a person creates is not valid for longer than that token.
+    return None if person is not None else manager.owner_id
 
 
 def _check_may_give(admin: Principal, role: str, scopes: Sequence[str]) -> None:
@@ -215,7 +257,7 @@ def _repeat_secret(database: Database, token_id: str, secret: str) -> str:
 def revoke(
     *,
     token_id: Id,
-    admin: ProjectAdminDep,
+    manager: TokenManagerDep,
     actor: ActorDep,
     database: DatabaseDep,
     authenticator: AuthenticatorDep,
@@ -224,7 +266,7 @@ def revoke(
     """Revoke a token and the browser sessions signed in with it."""
 
     def make(session: Session) -> StoredResponse:
-        token = _managed_token(session, admin, token_id)
+        token = _managed_token(session, manager, token_id)
         if tokens.revoke(session, token):
             audit.record(session, actor, "token.revoke", token.id, project=token.project)
         return StoredResponse(204, {}, "")

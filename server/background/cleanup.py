@@ -5,7 +5,7 @@ from typing import Final
 from infra.storage import Storage
 from server.file_removal import remove_files
 from store import workers
-from store.access import browser_sessions, idempotency
+from store.access import browser_sessions, idempotency, person_sessions, sign_ins
 from store.database import Database
 from store.files import dataset_uploads, file_removals, project_files
 from store.files.file_removals import Removal
@@ -22,6 +22,8 @@ def delete_expired_rows(database: Database) -> None:
         workers.delete_gone(session, gone_s=WORKER_RETENTION_S)
         idempotency.delete_expired(session)
         browser_sessions.delete_expired(session)
+        person_sessions.delete_ended(session)
+        sign_ins.delete_expired(session)
     with database.write() as session:
         deliveries.delete_old(session)
 

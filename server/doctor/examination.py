@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from server.doctor.database_checks import SQLITE, database_findings
 from server.doctor.findings import Finding, Level, ok, problem
 from server.doctor.machine_checks import machine_findings
+from server.doctor.provider_check import provider_findings
 from server.doctor.service_checks import service_findings
 from server.settings import Settings
 from store.database import Database, StatementLimits
@@ -28,6 +29,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     """
     yield from _database(settings.database_url)
     yield from machine_findings(settings)
+    yield from provider_findings(settings)
 
 
 def _database(url: str) -> Iterator[Finding]:

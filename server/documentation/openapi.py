@@ -15,7 +15,7 @@ from ampspec.api.tokens import RotationRequest
 from ampspec.jobs import JobSpec
 from ampspec.jobs.tracked import TrackedSpec
 from server.http.access.auth_middleware import PUBLIC_PATHS
-from server.http.access.session_cookie import COOKIE
+from server.http.access.session_cookie import COOKIE, PERSON_COOKIE, person_cookie_name
 from server.http.request_body import REF, bodies_of
 from server.request_bodies import STUDIES
 
@@ -60,6 +60,13 @@ SECURITY: Final[dict[str, Any]] = {
         "in": "cookie",
         "name": COOKIE,
         "description": "The cookie of POST /session; changes require an Origin of this server.",
+    },
+    "person": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": person_cookie_name(secure=True),
+        "description": "The cookie of GET /sign-in/callback, as that of POST /session; without TLS "
+        f"it is called {PERSON_COOKIE}.",
     },
 }
 TEXT: Final = {"type": "string"}

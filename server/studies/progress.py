@@ -37,7 +37,7 @@ from server.submissions.submission import (
     create_jobs,
 )
 from store import studies, tables
-from store.access import projects, tokens
+from store.access import people, projects, tokens
 from store.access.audit import Actor
 from store.database import Database
 from store.files import artifact_quota
@@ -214,11 +214,13 @@ class StudyProgress:
         return self.submitter.check(submission)
 
     def _may_run_code(self, study: tables.Study) -> bool:
-        """Whether the token that created the study had the scope, and has it still."""
+        """Whether who created the study, a token or a person, had the scope and has it still."""
         if not study.may_run_code:
             return False
         with self.database.read() as session:
-            return tokens.has_scope(session, study.token_id, Scope.RUN_CODE)
+            return tokens.has_scope(session, study.token_id, Scope.RUN_CODE) or people.has_scope(
+                session, study.token_id, study.project, Scope.RUN_CODE
+            )
 
     def _finish(
         self,

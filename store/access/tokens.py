@@ -10,12 +10,12 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, case, literal, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, case, exists, literal, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from store.access import projects
 from store.clock import UtcDateTime, from_now, now, seconds_since
-from store.tables import BrowserSession, FormerSecret, Token, new_id
+from store.tables import BrowserSession, FormerSecret, Person, Token, new_id
 
 SECRET_PREFIX: Final = "amp_"  # noqa: S105 - only the common prefix of secrets
 ADMIN: Final = "admin"
@@ -23,7 +23,10 @@ MEMBER: Final = "member"
 
 
 class LastAdminToken(Exception):
-    """The last valid admin token cannot be revoked: no other admin could create a new one."""
+    """The last valid admin token that is no person's cannot be revoked.
+
+    No other admin could create a new one.
+    """
 
 
 class TokenRevoked(Exception):
@@ -49,6 +52,7 @@ def create(
     project: str = projects.DEFAULT_PROJECT,
     expires_at: datetime | None = None,
     created_by: str | None = None,
+    owner_id: str | None = None,
     secret_of: Callable[[str], str] | None = None,
 ) -> str:
     """Create a token and return its secret, which is not stored.
@@ -63,6 +67,7 @@ def create(
         "scopes": list(scopes),
         "expires_at": expires_at,
         "created_by": created_by,
+        "owner_id": owner_id,
     }
     _insert(session, secret, project, id=token_id, name=name, **values)
     return secret
@@ -165,9 +170,12 @@ def get_by_secret(session: Session, secret: str) -> Token | None:
 
 
 def is_valid() -> ColumnElement[bool]:
-    """SQL condition: a token is neither revoked nor expired."""
+    """SQL condition: a token is neither revoked nor expired, and its owner has access."""
+    has_access = exists().where(Person.id == Token.owner_id, Person.access_until > now())
     return and_(
-        Token.revoked_at.is_(None), or_(Token.expires_at.is_(None), now() < Token.expires_at)
+        Token.revoked_at.is_(None),
+        or_(Token.expires_at.is_(None), now() < Token.expires_at),
+        or_(Token.owner_id.is_(None), has_access),
     )
 
 
@@ -183,7 +191,10 @@ def revoke(session: Session, token: Token) -> bool:
     """
     # Locked in a fixed order: of two admins that revoke each other at once, the second one fails.
     admins = session.scalars(
-        select(Token).where(Token.role == ADMIN, is_valid()).order_by(Token.id).with_for_update()
+        select(Token)
+        .where(Token.role == ADMIN, Token.owner_id.is_(None), is_valid())
+        .order_by(Token.id)
+        .with_for_update()
     ).all()
     session.refresh(token)
     if token.revoked_at is not None:
@@ -213,6 +224,7 @@ def listing(
     session: Session,
     *,
     project: str | None = None,
+    owner_id: str | None = None,
     after_token: tuple[datetime, str] | None = None,
     limit: int | None = None,
 ) -> Sequence[Token]:
@@ -221,6 +233,7 @@ def listing(
     Args:
         session: The session.
         project: Only those of this project, without those of admins, who have all projects.
+        owner_id: With `project` also those of this person in other projects, alone only those.
         after_token: When the last token of the page before was created, and its id.
         limit: The maximum number; None for all.
 
@@ -228,8 +241,12 @@ def listing(
         Their rows.
     """
     statement = select(Token).order_by(Token.created_at.desc(), Token.id.desc())
-    if project is not None:
-        statement = statement.where(Token.project == project, Token.role != ADMIN)
+    in_project = and_(Token.project == project, Token.role != ADMIN)
+    if owner_id is not None:
+        is_owned = Token.owner_id == owner_id
+        statement = statement.where(is_owned if project is None else or_(is_owned, in_project))
+    elif project is not None:
+        statement = statement.where(in_project)
     if after_token is not None:
         created_at, token_id = after_token
         last = tuple_(literal(created_at, UtcDateTime()), literal(token_id))

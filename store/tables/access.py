@@ -12,6 +12,7 @@ from sqlalchemy import (
     String,
     Text,
     TypeDecorator,
+    UniqueConstraint,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -119,6 +120,8 @@ class Token(Base):
     created_by: Mapped[str | None] = mapped_column(String(200))
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    owner_id: Mapped[str | None] = mapped_column(String(32))
+    """The person whose token it is, and without whose access it is not valid; None: nobody's."""
 
 
 class FormerSecret(Base):
@@ -140,6 +143,60 @@ class BrowserSession(Base):
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     token_id: Mapped[str] = mapped_column(ForeignKey("tokens.id", ondelete="CASCADE"))
     created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    expires_at: Mapped[datetime]
+
+
+class Person(Base):
+    """Somebody who has signed in with a provider, known by issuer and subject."""
+
+    __tablename__ = "people"
+    __table_args__ = (UniqueConstraint("issuer", "subject"),)
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True, default=new_id)
+    issuer: Mapped[str] = mapped_column(String(500))
+    subject: Mapped[str] = mapped_column(String(255))
+    email: Mapped[str | None] = mapped_column(String(320))
+    name: Mapped[str] = mapped_column(String(200))
+    groups: Mapped[list[str]]
+    """Those that the provider named at the last sign-in."""
+    grants: Mapped[list[Any]]
+    """What these groups allow, each as in `ampspec.api.roles.Grant`; empty: nothing."""
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    signed_in_at: Mapped[datetime]
+    access_until: Mapped[datetime]
+    """Until then tokens and studies of the person are valid, unless it signs in again."""
+
+
+class PersonSession(Base):
+    """A browser session of a person; only the SHA-256 of the cookie is stored."""
+
+    __tablename__ = "person_sessions"
+    __table_args__ = (Index(None, "person_id"),)
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True, default=new_id)
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    person_id: Mapped[str] = mapped_column(ForeignKey("people.id", ondelete="CASCADE"))
+    project: Mapped[str | None] = mapped_column(String(64))
+    """The project that is open, of those that the person has."""
+    address: Mapped[str | None] = mapped_column(String(64))
+    user_agent: Mapped[str | None] = mapped_column(String(200))
+    created_at: Mapped[datetime] = mapped_column(insert_default=now())
+    used_at: Mapped[datetime] = mapped_column(insert_default=now())
+    idle_s: Mapped[float]
+    """It ends when it has not been used for so long."""
+    expires_at: Mapped[datetime]
+
+
+class SignIn(Base):
+    """A sign-in that has been sent to the provider and has not come back."""
+
+    __tablename__ = "sign_ins"
+
+    state: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """SHA-256 of the state in the request; no two responses can have the same."""
+    browser: Mapped[str] = mapped_column(String(64))
+    """SHA-256 of the cookie of the browser that began it."""
+    return_to: Mapped[str] = mapped_column(String(1000))
     expires_at: Mapped[datetime]
 
 

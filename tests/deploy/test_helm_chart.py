@@ -17,6 +17,7 @@ from kubernetes_validate import utils as kubernetes_schemas
 from typer.testing import CliRunner
 
 import ampspec
+from ampspec.api.roles import Grant
 from ampspec.jobs import State
 from server.cli.app import app as ampserver
 from server.http.access.auth_middleware import METRICS_PATH, PUBLIC_PATHS
@@ -51,6 +52,7 @@ SECRETS: Final = {
     "AMPCORE_DATABASE_URL": "postgresql://ampcore:secret@database:5432/ampcore",
     "AMPCORE_REDIS_URL": "redis://:secret@redis:6379/0",
     "AMPCORE_SMTP_URL": "mailtos://user:secret@smtp.example.com:587?from=ampcore@example.com",
+    "AMPCORE_OIDC_CLIENT_SECRET": "secret",
     "AWS_ACCESS_KEY_ID": "key",
     "AWS_SECRET_ACCESS_KEY": "secret",
 }
@@ -340,7 +342,8 @@ def test_every_variable_is_one_that_the_settings_read() -> None:
     of_one_job = {"AMPCORE_WORKER_JOB", "AMPCORE_WORKER_JOB_WAIT_S"}  # in pods of the scheduler
     of_arguments = {"AMPCORE_SCHEDULER", "AMPCORE_SCHEDULER_CONFIG"}  # of the scheduler
     all_fields = fields_of(ServerSettings) | fields_of(WorkerSettings)
-    assert seen == all_fields - of_root - of_one_job - of_arguments | of_s3
+    in_files = {"AMPCORE_OIDC_CLIENT_SECRET_FILE"}  # the chart passes secrets as variables
+    assert seen == all_fields - of_root - of_one_job - of_arguments - in_files | of_s3
 
 
 def fields_of(settings: type[ServerSettings] | type[WorkerSettings]) -> set[str]:
@@ -369,6 +372,12 @@ def test_values_arrive_in_the_settings() -> None:
     ]
     assert api.public_url == "https://train.example.org"  # the address of the ingress
     assert (api.host, api.port) == ("0.0.0.0", 8470)  # noqa: S104 - in its container
+    assert api.oidc_issuer == "https://login.example.org/realms/team"
+    assert api.oidc_groups["leads"] == (
+        Grant("vision", "member", ("jobs:run-code",)),
+        Grant("audio", "viewer"),
+    )
+    assert (api.oidc_groups_claim, api.oidc_client_secret) == (("groups", "roles"), "secret")
     gpu = find(manifests(SETS["gpu"]), "Deployment", "ampcore-worker-mig")
     worker = settings_from(
         WorkerSettings, variables_of(gpu["spec"]["template"]["spec"]["containers"][0])

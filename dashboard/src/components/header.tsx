@@ -1,13 +1,14 @@
 // The header of every page: navigation, theme, sign out.
 import { useObservable } from "../hooks.ts";
 import { runAndNotify } from "../notifications.ts";
-import { session, signOut, useCanEditJobs, useManagesProjects } from "../session.ts";
+import { openProject, session, signOut, useCanEditJobs, useCreatesTokens, useManagesProjects } from "../session.ts";
 import { themeChoice, setThemeChoice, type ThemePreference } from "../theme.ts";
 
 export function Header({ at }: { at: string }) {
   const currentSession = useObservable(session);
   const canEditJobs = useCanEditJobs();
   const managesProjects = useManagesProjects();
+  const createsTokens = useCreatesTokens();
   return (
     <header class="top">
       <a class="brand" href="#/jobs"><Logo /> ampcore</a>
@@ -21,11 +22,12 @@ export function Header({ at }: { at: string }) {
         {canEditJobs && <NavLink at={at} name="submit">Submit</NavLink>}
         {canEditJobs && <NavLink at={at} name="notifications">Notifications</NavLink>}
         {managesProjects && <NavLink at={at} name="projects">Projects</NavLink>}
-        {managesProjects && <NavLink at={at} name="tokens">Tokens</NavLink>}
+        {createsTokens && <NavLink at={at} name="tokens">Tokens</NavLink>}
         <a href="/api/v1/docs">API</a>
       </nav>
       <div class="who">
         <ThemeChoice />
+        <ProjectChoice />
         <span class="muted who-name" title={`Role: ${currentSession?.role}; project: ${currentSession?.project}`}>
           {currentSession?.token_name}
         </span>
@@ -34,6 +36,23 @@ export function Header({ at }: { at: string }) {
         </button>
       </div>
     </header>
+  );
+}
+
+/** The projects of a person who has several. */
+function ProjectChoice() {
+  const current = useObservable(session);
+  const grants = current?.person?.grants ?? [];
+  if (grants.length < 2) return null;
+  return (
+    <select
+      aria-label="Project"
+      class="quiet"
+      value={current?.project}
+      onChange={({ currentTarget: { value } }) => void runAndNotify(`The project is ${value}.`, () => openProject(value))}
+    >
+      {grants.map(({ project }) => <option key={project}>{project}</option>)}
+    </select>
   );
 }
 

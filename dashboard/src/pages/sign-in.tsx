@@ -1,9 +1,10 @@
-// The sign-in page: exchanges a token for a session cookie.
-import { useState } from "preact/hooks";
-import { ApiError } from "../api/request.ts";
+// The sign-in page: exchanges a token for a session cookie, or leads to the provider.
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, getJson } from "../api/request.ts";
+import type { SignInOptions } from "../api/types.ts";
 import { toApiError } from "../api/connection.ts";
 import { Logo, ThemeChoice } from "../components/header.tsx";
-import { signIn } from "../session.ts";
+import { providerAddress, signIn } from "../session.ts";
 
 export function SignIn() {
   const [token, setToken] = useState("");
@@ -45,6 +46,7 @@ export function SignIn() {
           <code>ampserver up</code> writes your token to <code>ampcore-data/token</code>. On a shared server, an admin
           creates one with <code>ampctl token create</code>.
         </p>
+        <ProviderLink />
         <div class="row spread">
           <ThemeChoice />
           <button type="submit" class="button primary" disabled={isSigningIn}>{isSigningIn ? "Signing in…" : "Sign in"}</button>
@@ -52,6 +54,16 @@ export function SignIn() {
       </form>
     </main>
   );
+}
+
+/** A link to the provider, if the server has one. */
+function ProviderLink() {
+  const [provider, setProvider] = useState<SignInOptions["provider"]>(null);
+  useEffect(() => {
+    getJson<SignInOptions>("/sign-in").then((options) => setProvider(options.provider), toApiError);
+  }, []);
+  if (!provider) return null;
+  return <a class="button primary" href={providerAddress(provider.url)}>Sign in with {provider.name}</a>;
 }
 
 function errorText(error: unknown): string {

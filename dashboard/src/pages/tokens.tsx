@@ -1,4 +1,5 @@
-// The page of tokens, for admins of all projects or of their own: list, create, rotate, revoke.
+// The page of tokens, for admins of all projects or of their own, and for people who have signed in
+// with the provider: list, create, rotate, revoke. For admins also the people.
 import { useState } from "preact/hooks";
 import { type Route } from "../router.ts";
 import { usePoll } from "../api/use-poll.ts";
@@ -10,16 +11,17 @@ import { Badge } from "../components/badge.tsx";
 import { ConfirmButton, CopyButton } from "../components/buttons.tsx";
 import { EmptyState, LoadState } from "../components/load-state.tsx";
 import { useObservable, useOneAtATime } from "../hooks.ts";
-import { session, useIsAdmin, useManagesProjects } from "../session.ts";
+import { session, useCreatesTokens, useIsAdmin, useManagesProjects } from "../session.ts";
+import { People } from "./people.tsx";
 import { dateTime } from "../display/format.ts";
 
 const ROLES = ["viewer", "member", "admin"];
 const GRACE_S = 3600;
 const DAY_MS = 86_400_000;
-const HEADINGS = ["Name", "State", "Role and scopes", "Project", "Created", "Created by", "Expires"];
+const HEADINGS = ["Name", "State", "Role and scopes", "Project", "Created", "Created by", "Belongs to", "Expires"];
 
 export function TokensPage(_: { route: Route }) {
-  if (!useManagesProjects()) {
+  if (!useCreatesTokens()) {
     return <EmptyState title="Admin role required">Sign in with the token of an admin, or of an admin of a project, to create and revoke tokens.</EmptyState>;
   }
   return <TokenAdmin />;
@@ -28,6 +30,7 @@ export function TokensPage(_: { route: Route }) {
 function TokenAdmin() {
   const tokens = usePoll<TokenList>("/tokens", 30_000);
   const [made, setMade] = useState<CreatedToken | null>(null);
+  const isAdmin = useIsAdmin();
   return (
     <>
       <h1>Tokens</h1>
@@ -36,6 +39,7 @@ function TokenAdmin() {
       <LoadState what="tokens" of={tokens}>
         {({ items }) => <TokenTable tokens={items} onRotated={setMade} onDone={tokens.refresh} />}
       </LoadState>
+      {isAdmin && <People />}
     </>
   );
 }
@@ -44,8 +48,13 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
   const [name, setName] = useState("");
   const [role, setRole] = useState("member");
   const isAdmin = useIsAdmin();
-  const ownProject = useObservable(session)?.project ?? "default";
-  const [project, setProject] = useState(isAdmin ? "default" : ownProject);
+  const current = useObservable(session);
+  const managesProjects = useManagesProjects();
+  const grants = current?.person?.grants ?? [];
+  const [project, setProject] = useState(isAdmin ? "default" : (current?.project ?? "default"));
+  const grant = grants.find((grant) => grant.project === project) ?? current;
+  const roles = isAdmin ? ROLES : ROLES.slice(0, grant?.role === "viewer" ? 1 : 2);
+  const [isPersonal, setPersonal] = useState(true);
   const [isProjectAdmin, setProjectAdmin] = useState(false);
   const [mayRunCode, setMayRunCode] = useState(false);
   const [days, setDays] = useState("");
@@ -53,7 +62,9 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
     const expires_at = days === "" ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString();
     try {
       const scopes = [...(mayRunCode ? ["jobs:run-code"] : []), ...(isProjectAdmin && role === "member" ? ["project:admin"] : [])];
-      onMade(await sendJson<CreatedToken>("POST", "/tokens", { name, role, scopes, project, expires_at }));
+      onMade(await sendJson<CreatedToken>("POST", "/tokens", {
+        name, role: roles.includes(role) ? role : "viewer", scopes, project, expires_at, ...(current?.person && { personal: isPersonal }),
+      }));
       setName((now) => (now === name ? "" : now)); // the next name may be typed already
     } catch (error) {
       notify("failed", toApiError(error).message);
@@ -69,8 +80,8 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
         <input required maxLength={200} value={name} onInput={(event) => setName(event.currentTarget.value)} />
       </label>
       <label class="field"><span>Role</span>
-        <select value={role} onChange={(event) => setRole(event.currentTarget.value)}>
-          {ROLES.filter((name) => isAdmin || name !== "admin").map((name) => <option key={name}>{name}</option>)}
+        <select value={roles.includes(role) ? role : "viewer"} onChange={(event) => setRole(event.currentTarget.value)}>
+          {roles.map((name) => <option key={name}>{name}</option>)}
         </select>
       </label>
       <label class="field"><span>May run custom code</span>
@@ -80,11 +91,22 @@ function NewToken({ onMade }: { onMade: (token: CreatedToken) => void }) {
         <input type="checkbox" disabled={role !== "member"} checked={isProjectAdmin} onChange={(event) => setProjectAdmin(event.currentTarget.checked)} />
       </label>
       <label class="field"><span>Project</span>
-        <input required disabled={!isAdmin} maxLength={64} value={project} onInput={(event) => setProject(event.currentTarget.value)} />
+        {!isAdmin && grants.length > 1
+          ? (
+            <select value={project} onChange={(event) => setProject(event.currentTarget.value)}>
+              {grants.map((grant) => <option key={grant.project}>{grant.project}</option>)}
+            </select>
+          )
+          : <input required disabled={!isAdmin} maxLength={64} value={project} onInput={(event) => setProject(event.currentTarget.value)} />}
       </label>
       <label class="field"><span>Expires after (days)</span>
         <input type="number" min={1} max={36500} placeholder="never" value={days} onInput={(event) => setDays(event.currentTarget.value)} />
       </label>
+      {current?.person && managesProjects && (
+        <label class="field"><span>Belongs to me</span>
+          <input type="checkbox" checked={isPersonal} onChange={(event) => setPersonal(event.currentTarget.checked)} />
+        </label>
+      )}
       <button type="submit" class="button primary" disabled={isCreating}>Create token</button>
     </form>
   );
@@ -133,6 +155,7 @@ function TokenTable({ tokens, onRotated, onDone }: TableProps) {
               <td>{token.project}</td>
               <td>{dateTime(token.created_at)}</td>
               <td>{token.created_by}</td>
+              <td>{token.owner ?? "nobody"}</td>
               <td>{token.expires_at ? dateTime(token.expires_at) : "never"}</td>
               <td class="actions">
                 {stateOf(token) === "valid" && (

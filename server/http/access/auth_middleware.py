@@ -17,6 +17,10 @@ from store.database_errors import is_outage
 PUBLIC_PATHS: Final = frozenset({"/healthz", "/readyz"})
 SIGN_IN: Final = ("POST", "/api/v1/session")
 """Signing in: the token is in the body."""
+SIGN_ON_PATHS: Final = frozenset(
+    {"/api/v1/sign-in", "/api/v1/sign-in/start", "/api/v1/sign-in/callback"}
+)
+"""Signing in with the provider, by GET."""
 DASHBOARD_PATH: Final = "/"
 DASHBOARD_ASSETS: Final = "/assets"
 """The dashboard's static files, which hold no secret."""
@@ -56,7 +60,8 @@ class AuthMiddleware:
             principal = await self._ask(credential, scope)
         if principal is None:
             raise credentials.invalid_token_error(scope)
-        if credential.kind is CredentialKind.COOKIE and scope["method"] not in SAFE_METHODS:
+        is_token = credential.kind is CredentialKind.TOKEN
+        if not is_token and scope["method"] not in SAFE_METHODS:
             check_same_origin(scope)
         if self._limit is not None:
             self._limit.hit(principal.token_id)
@@ -91,5 +96,7 @@ def _is_public(scope: Scope) -> bool:
     if method in SAFE_METHODS and (
         path in (DASHBOARD_PATH, DASHBOARD_ASSETS) or path.startswith(f"{DASHBOARD_ASSETS}/")
     ):
+        return True
+    if method in SAFE_METHODS and path in SIGN_ON_PATHS:
         return True
     return path in PUBLIC_PATHS or (method, path) == SIGN_IN

@@ -16,9 +16,10 @@ from anyio import CapacityLimiter
 
 from ampspec.api.roles import Role
 from server.errors import Forbidden, TooManyRequests
-from server.http.access.principal import Principal
+from server.http.access.principal import Principal, SignedInPerson
 from server.http.access.rate_limit import RateLimit
-from store.access import browser_sessions, tokens
+from store.access import browser_sessions, people, person_sessions, tokens
+from store.access.person_sessions import ValidPerson
 from store.access.tokens import ValidToken
 from store.database import Database
 
@@ -41,6 +42,9 @@ class CredentialKind(StrEnum):
 
     TOKEN = "token"  # noqa: S105 - not a secret
     COOKIE = "cookie"
+    """Of a browser session of a token."""
+    PERSON = "person"
+    """The cookie of a person's session."""
 
 
 class Credential(NamedTuple):
@@ -97,7 +101,7 @@ class Authenticator:
             self.count_failure(address)
         return principal
 
-    async def find(self, credential: Credential, address: str) -> ValidToken | None:
+    async def find(self, credential: Credential, address: str) -> ValidToken | ValidPerson | None:
         """The valid token or session of a secret, without the cache.
 
         The queries of addresses that send many wrong secrets share a few threads, and leave the
@@ -137,41 +141,72 @@ class Authenticator:
         return False
 
     def forget(self, token_id: str) -> None:
-        """Remove a token and its sessions from the cache, because it or one of them was revoked."""
+        """Remove a token and its sessions from the cache, because it or one of them was revoked.
+
+        With the id of a person: its sessions and its tokens.
+        """
         with self._changing:
             self._changes += 1
             for credential, cache_entry in list(self._principals.items()):
-                if cache_entry.principal.token_id == token_id:
+                if token_id in (cache_entry.principal.token_id, cache_entry.principal.owner_id):
                     del self._principals[credential]
 
     async def _ask(self, credential: Credential, address: str) -> Principal | None:
         changes, asked_at = self._changes, self._clock()
-        token = await self.find(credential, address)
+        valid = await self.find(credential, address)
+        principal = principal_of(valid) if valid is not None else None
         with self._changing:
-            if token is None:
+            if valid is None or principal is None:
                 self._principals.pop(credential, None)
                 _cache_put(self._invalid, credential, asked_at)
             elif changes == self._changes:  # otherwise it may have been revoked in the meantime
-                ends_at = asked_at + token.remaining_s
+                ends_at = asked_at + valid.remaining_s
                 _cache_put(
                     self._principals,
                     credential,
-                    _CachedPrincipal(principal_of_token(token), asked_at, ends_at),
+                    _CachedPrincipal(principal, asked_at, ends_at),
                 )
-        return principal_of_token(token) if token is not None else None
+        return principal
 
-    def _find(self, credential: Credential) -> ValidToken | None:
-        find = (
-            browser_sessions.find if credential.kind is CredentialKind.COOKIE else tokens.find_valid
-        )
+    def _find(self, credential: Credential) -> ValidToken | ValidPerson | None:
+        digest = credential.digest
         with self._database.read() as session:
-            return find(session, credential.digest)
+            match credential.kind:
+                case CredentialKind.TOKEN:
+                    return tokens.find_valid(session, digest)
+                case CredentialKind.COOKIE:
+                    return browser_sessions.find(session, digest)
+            valid = person_sessions.find(session, digest)
+        if valid is not None and valid.is_stale:
+            with self._database.write() as session:
+                person_sessions.touch(session, digest)
+        return valid
 
 
 def _cache_put(cache: dict[Credential, Value], credential: Credential, value: Value) -> None:
     if len(cache) >= CACHE_SIZE:
         cache.clear()
     cache[credential] = value
+
+
+def principal_of(valid: ValidToken | ValidPerson) -> Principal:
+    """The principal of a token or of a person's session."""
+    if isinstance(valid, ValidToken):
+        return principal_of_token(valid)
+    person, grant = valid.person, valid.grant
+    signed_in = SignedInPerson(
+        person.id, person.name, person.email, valid.session.id, people.grants_of(person)
+    )
+    return Principal(
+        person.id,
+        people.display_name(person),
+        Role(grant.role),
+        grant.project,
+        valid.session.expires_at,
+        frozenset(grant.scopes),
+        owner_id=person.id,
+        person=signed_in,
+    )
 
 
 def principal_of_token(valid: ValidToken) -> Principal:
@@ -189,4 +224,5 @@ def principal_of_token(valid: ValidToken) -> Principal:
         token.project,
         valid.expires_at,
         frozenset(token.scopes),
+        owner_id=token.owner_id,
     )

@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from server.errors import Unauthorized
 from server.http.access.authenticator import Credential, CredentialKind
-from server.http.access.session_cookie import COOKIE
+from server.http.access.session_cookie import COOKIE, read_person_cookie
 from store.access.tokens import SECRET_PREFIX, digest_of
 
 BASIC_AUTH_PATHS: Final = ("/api/v1/docs", "/api/v1/docs/", "/api/v1/openapi.json")
@@ -43,8 +43,12 @@ def secret_of(scope: Scope) -> str:
 def _kind_and_secret(scope: Scope) -> tuple[CredentialKind, str] | None:
     headers = Headers(scope=scope)
     header = headers.get("authorization")
-    if header is None and (secret := cookie_parser(headers.get("cookie", "")).get(COOKIE)):
-        return CredentialKind.COOKIE, secret
+    if header is None:
+        cookies = cookie_parser(headers.get("cookie", ""))
+        if secret := read_person_cookie(cookies, scope["scheme"]):
+            return CredentialKind.PERSON, secret
+        if secret := cookies.get(COOKIE):
+            return CredentialKind.COOKIE, secret
     if header is not None and (secret := _secret_in_header(header, basic=_takes_basic_auth(scope))):
         return CredentialKind.TOKEN, secret
     return None

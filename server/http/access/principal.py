@@ -3,19 +3,37 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from ampspec.api.roles import Role, Scope
+from ampspec.api.roles import Grant, Role, Scope
+
+
+@dataclass(frozen=True)
+class SignedInPerson:
+    """A person who has signed in with the provider, in one of its browsers."""
+
+    id: str
+    name: str
+    email: str | None
+    session_id: str
+    grants: tuple[Grant, ...]
+    """What it may do, in each of its projects; one of them is open."""
 
 
 @dataclass(frozen=True)
 class Principal:
-    """A valid token, or a browser session of it, which may expire earlier."""
+    """A valid token, a browser session of it, or the session of a person."""
 
     token_id: str
+    """The id of the token, or of the person."""
     token_name: str
+    """The name of the token, or the e-mail address of the person."""
     role: Role
     project: str
     expires_at: datetime | None = None
     scopes: frozenset[str] = frozenset()
+    owner_id: str | None = None
+    """The person whose session or token it is; None for a token that is nobody's."""
+    person: SignedInPerson | None = None
+    """None for a token, and for the browser session of one."""
 
     @property
     def visible_project(self) -> str | None:

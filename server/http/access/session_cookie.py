@@ -1,5 +1,6 @@
-"""The session cookie of a browser, and the check that our own page sent it (CSRF)."""
+"""The session cookies of a browser, and the check that our own page sent them (CSRF)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from fastapi import Response
@@ -10,6 +11,11 @@ from server.errors import CrossOrigin
 from store.access.browser_sessions import LIFETIME_S
 
 COOKIE: Final = "ampcore_session"
+"""The session of a token."""
+PERSON_COOKIE: Final = "ampcore_person"
+"""The session of a person who has signed in with the provider."""
+HOST_PREFIX: Final = "__Host-"
+"""Browsers take a cookie of such a name only over TLS, and from this host alone."""
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -29,6 +35,43 @@ def set_cookie(response: Response, secret: str, *, secure: bool) -> None:
 def clear_cookie(response: Response, *, secure: bool) -> None:
     """Delete the cookie."""
     response.delete_cookie(COOKIE, path="/", secure=secure, httponly=True, samesite="strict")
+
+
+def person_cookie_name(*, secure: bool) -> str:
+    """The name of the cookie of a person's session."""
+    return f"{HOST_PREFIX}{PERSON_COOKIE}" if secure else PERSON_COOKIE
+
+
+def read_person_cookie(cookies: Mapping[str, str], scheme: str) -> str | None:
+    """The secret of a person's session; over TLS only that of the name with the prefix.
+
+    The host of another name in the same domain can set one without it.
+    """
+    secret = cookies.get(person_cookie_name(secure=True))
+    if not secret and scheme == "http":
+        secret = cookies.get(person_cookie_name(secure=False))
+    return secret or None
+
+
+def set_person_cookie(response: Response, secret: str, *, secure: bool, lifetime_s: float) -> None:
+    """Set the cookie of a person's session; scripts and other sites cannot read it."""
+    response.set_cookie(
+        person_cookie_name(secure=secure),
+        secret,
+        max_age=int(lifetime_s),
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def clear_person_cookie(response: Response, cookies: Mapping[str, str]) -> None:
+    """Delete the cookie of a person's session, if the browser has sent it."""
+    for secure in (True, False):
+        name = person_cookie_name(secure=secure)
+        if name in cookies:
+            response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def check_same_origin(scope: Scope) -> None:

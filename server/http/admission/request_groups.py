@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from server.http.access.auth_middleware import SIGN_ON_PATHS
 from server.http.access.session_cookie import SAFE_METHODS
 from server.http.limits import is_upload
 
@@ -61,7 +62,7 @@ def group_of(method: str, path: str) -> RequestGroup | None:
         return None
     if (method, path) == SUBMISSION or (method in SAFE_METHODS and JOB_PATH.fullmatch(path)):
         return None
-    if path == SESSION_PATH:
+    if path == SESSION_PATH or path in SIGN_ON_PATHS:
         return SIGN_IN
     if method in SAFE_METHODS:
         if LIST_PATHS.fullmatch(path):

@@ -44,6 +44,7 @@ class DashboardUser:
     def __init__(self, browser: Browser, url: str, pictures: Path) -> None:
         self.browser = browser
         self.url = url
+        self.allowed_hosts = {urlsplit(url).netloc}
         self.pictures = pictures
         self.page_errors: list[str] = []
         self.pages: list[Page] = []
@@ -90,7 +91,7 @@ class DashboardUser:
             self.page_errors.append(message.text)
 
     def _watch(self, request: Request) -> None:
-        if urlsplit(request.url).netloc != urlsplit(self.url).netloc:
+        if urlsplit(request.url).netloc not in self.allowed_hosts:
             self.page_errors.append(f"requested {request.url}")
 
 

@@ -6,16 +6,18 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from sqlalchemy import update
 
+from ampspec.api.roles import Grant
 from ampspec.jobs import State
 from server.http.access.auth_middleware import (
     DASHBOARD_ASSETS,
     DASHBOARD_PATH,
     PUBLIC_PATHS,
     SIGN_IN,
+    SIGN_ON_PATHS,
 )
 from server.http.access.rate_limit import RateLimit
 from store import workers
-from store.access import tokens
+from store.access import people, person_sessions, tokens
 from store.clock import from_now
 from store.files import dataset_uploads
 from store.jobs import jobs
@@ -34,6 +36,7 @@ ADMIN = "an admin"
 ADMINS = "an admin, of all projects or of one"
 ADMIN_OF_PROJECT = "an admin of all projects or of this one"
 ADMIN_OF_TOKEN = "an admin of all projects or of the token's"
+NO_TOKEN = "a signed-in person: tests/server/sign_on"
 
 JOB = "/api/v1/jobs/{job_id}"
 DATASET = "/api/v1/datasets/{name}"
@@ -126,7 +129,14 @@ ROUTES = {
     ("POST", "/api/v1/workers/{worker_id}/drain"): ADMIN,
     ("POST", "/api/v1/session"): PUBLIC,
     ("GET", "/api/v1/session"): ANYONE,
+    ("PATCH", "/api/v1/session"): NO_TOKEN,
     ("DELETE", "/api/v1/session"): ANYONE,
+    ("GET", "/api/v1/sign-in"): PUBLIC,
+    ("GET", "/api/v1/sign-in/start"): PUBLIC,
+    ("GET", "/api/v1/sign-in/callback"): PUBLIC,
+    ("GET", "/api/v1/people"): ADMIN,
+    ("DELETE", "/api/v1/people/{person_id}"): ADMIN,
+    ("DELETE", "/api/v1/people/{person_id}/sessions/{session_id}"): ADMIN,
     ("GET", "/api/v1/tokens"): ADMINS,
     ("POST", "/api/v1/tokens"): ADMIN_OF_PROJECT,
     ("POST", "/api/v1/tokens/{token_id}/rotate"): ADMIN_OF_TOKEN,
@@ -199,6 +209,7 @@ BODIES = {
     ("PATCH", NOTIFICATION): {"name": "new"},
     ("POST", f"{NOTIFICATION}/resend"): {"since": "2026-01-01T00:00:00Z"},
     ("POST", "/api/v1/tokens"): {"name": "new"},
+    ("PATCH", "/api/v1/session"): {"project": "default"},
     ("PUT", "/api/v1/projects/{name}"): {},
     ("PATCH", "/api/v1/projects/{name}"): {},
     ("PUT", RETENTION): {"rules": []},
@@ -231,6 +242,10 @@ EXPECTED = {
     ADMIN_OF_PROJECT: {
         **dict.fromkeys(UNAUTHENTICATED, 401),
         **dict.fromkeys((*MEMBERS, "admin elsewhere"), 403),
+    },
+    NO_TOKEN: {
+        **dict.fromkeys(UNAUTHENTICATED, 401),
+        **dict.fromkeys((*MEMBERS, "project admin", "admin elsewhere", "admin"), 403),
     },
     ADMIN_OF_TOKEN: {
         **dict.fromkeys(UNAUTHENTICATED, 401),
@@ -290,7 +305,7 @@ def test_the_table_has_every_route(api):
 def test_the_public_routes_in_the_table_are_those_of_the_middleware():
     public = {key for key, who in ROUTES.items() if who is PUBLIC}
     assert public == {
-        ("GET", path) for path in (*PUBLIC_PATHS, DASHBOARD_PATH, DASHBOARD_ASSETS)
+        ("GET", path) for path in (*PUBLIC_PATHS, *SIGN_ON_PATHS, DASHBOARD_PATH, DASHBOARD_ASSETS)
     } | {SIGN_IN}
 
 
@@ -313,6 +328,14 @@ def address_of(api, make_job):
             if "{token_id}" in path:
                 secret = tokens.create(session, "to be revoked")
                 path = path.replace("{token_id}", tokens.get_by_secret(session, secret).id)
+            if "{person_id}" in path:
+                identity = people.Identity("https://issuer.example", "sub", "Ann", None, ())
+                grants = [Grant("default", "member")]
+                person = people.sign_in(session, identity, grants, access_s=60.0)
+                lifetime = person_sessions.Lifetime(60.0, 60.0)
+                browser = person_sessions.Browser(None, None)
+                _, row = person_sessions.create(session, person, browser, lifetime)
+                path = path.replace("{person_id}", person.id).replace("{session_id}", row.id)
             if "{worker_id}" in path:
                 facts = {"hostname": "box", "pid": 1, "slots": 1, "version": "0", "queues": []}
                 workers.register(session, worker_id := tokens.secrets.token_hex(6), **facts)

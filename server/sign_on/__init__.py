@@ -1,0 +1,1 @@
+"""Sign-on with a provider by OpenID Connect."""
