@@ -80,11 +80,11 @@ screenshots: install ## Update the dashboard screenshots and the README pictures
 	@$(RUN) -m dashboard.screenshots
 
 lock: ## Pin the newest versions that pyproject.toml allows, with hashes
-	$(LOCK) --extra server --extra worker-cpu --extra s3 --extra oidc --extra onnx --extra dev --extra bench \
+	$(LOCK) --extra server --extra worker-cpu --extra s3 --extra oidc --extra onnx --extra traces --extra dev --extra bench \
 		--no-emit-package tensorflow -o requirements/dev.lock
-	$(LOCK) --extra server --extra s3 --extra oidc -o requirements/server.lock
-	$(LOCK) --extra worker-cpu --extra s3 -o requirements/worker-cpu.lock
-	$(LOCK) --extra worker-gpu --extra s3 -o requirements/worker-gpu.lock
+	$(LOCK) --extra server --extra s3 --extra oidc --extra traces -o requirements/server.lock
+	$(LOCK) --extra worker-cpu --extra s3 --extra traces -o requirements/worker-cpu.lock
+	$(LOCK) --extra worker-gpu --extra s3 --extra traces -o requirements/worker-gpu.lock
 	$(COMPILE) requirements/sbom.in -o requirements/sbom.lock
 	$(COMPILE) -c requirements/dev.lock requirements/uv.in -o requirements/uv.lock
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from pythonjsonlogger import core, json
 
 LogFormat = Literal["text", "json"]
-CONTEXT_FIELDS: Final = ("request_id", "job_id", "attempt", "rank")
+CONTEXT_FIELDS: Final = ("request_id", "job_id", "attempt", "rank", "trace_id")
 
 context: Final[ContextVar[Mapping[str, Any]]] = ContextVar("log_context")
 NO_CONTEXT: Final[Mapping[str, Any]] = {}

@@ -8,10 +8,12 @@ from typing import Final
 
 import anyio.to_thread
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 import ampspec
+from infra import traces
 from infra.notify import Notifier
 from infra.storage import Storage
 from infra.storage_check import StorageCheck
@@ -99,6 +101,7 @@ MAX_THREADS: Final = 100
 REQUEST_LIMITS: Final = StatementLimits(statement_s=15, lock_s=3)
 """A request fails with 503 rather than wait longer for one statement, or for one lock."""
 BACKGROUND_LIMITS: Final = StatementLimits(statement_s=120, lock_s=10)
+READING_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 
 
 def create_app(
@@ -210,7 +213,7 @@ def create_app(
         default_response_class=FiniteJSONResponse,
         lifespan=lifespan,
         routes=create_routes(),
-        telemetry={"tracing": False, "metrics": False, "logs": False},
+        telemetry=_request_traces(),
     )
     app.state.services = services
     app.state.reconciler = reconciler
@@ -243,6 +246,22 @@ class _Application(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         # Outside Starlette's ServerErrorMiddleware, which responds to unexpected errors.
         return RequestId(super().build_middleware_stack())
+
+
+def _request_traces() -> TelemetryConfig:
+    """Spans of the requests that change something, if this process sends traces.
+
+    Reads are counted by `/metrics`; polls and streams would be nearly all spans.
+    """
+    return {
+        "tracing": traces.provider() is not None,
+        "tracer_provider": traces.provider(),
+        "metrics": False,
+        "logs": False,
+        "operation_spans": False,
+        "auto_configure": False,
+        "exclude": lambda scope: scope.get("method") in READING_METHODS,
+    }
 
 
 @cache

@@ -23,6 +23,7 @@ from ampspec.api.projects import Project
 from ampspec.api.workers import UnsavedJob, Worker
 from ampspec.jobs import Reason
 from ampspec.telemetry.metrics import metrics_of
+from infra import traces
 from store import tables
 from store.access.projects import ProjectLoad
 from store.listing.study_folding import StudyGroup
@@ -52,7 +53,12 @@ def from_row(model: type[M], row: Any, values: Mapping[str, Any] | None = None) 
 
 def job_from_row(row: tables.Job | Row[Any], waiting: str | None = None) -> Job:
     """The job of a row; `waiting` says why it does not run yet."""
-    values = {"waiting": waiting, **_spec_fields(row.spec), **_progress_and_summary(row)}
+    values = {
+        "waiting": waiting,
+        "trace_id": traces.trace_id(row.trace_context),
+        **_spec_fields(row.spec),
+        **_progress_and_summary(row),
+    }
     return from_row(Job, row, values)
 
 

@@ -86,10 +86,12 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
     """
     import uvicorn
 
+    from infra import traces
     from server.app import create_app
     from server.http.serving.buffered_reads import buffered
     from server.http.serving.connections import connection_class
 
+    traces.start("ampcore-server")
     app = create_app(settings)
 
     class Server(uvicorn.Server):
@@ -126,7 +128,10 @@ def serve(settings: Settings, listener: socket.socket, announce: Callable[[], No
         timeout_keep_alive=KEEP_ALIVE_S,
         ws="none",
     )
-    Server(config).run(sockets=[listener])
+    try:
+        Server(config).run(sockets=[listener])
+    finally:
+        traces.stop()
 
 
 def _warn_if_exposed(listener: socket.socket, settings: Settings) -> None:

@@ -24,9 +24,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 SHIPPED_LOCKS = ["server.lock", "worker-cpu.lock", "worker-gpu.lock"]
-EXTRAS = {name: [name.removesuffix(".lock"), "s3"] for name in SHIPPED_LOCKS}
+EXTRAS = {name: [name.removesuffix(".lock"), "s3", "traces"] for name in SHIPPED_LOCKS}
 EXTRAS["server.lock"].append("oidc")
-EXTRAS["dev.lock"] = ["server", "worker-cpu", "s3", "oidc", "dev", "bench"]
+EXTRAS["dev.lock"] = ["server", "worker-cpu", "s3", "oidc", "traces", "dev", "bench"]
 
 PIN = re.compile(r"^[a-z0-9._-]+(\[[a-z0-9,._-]+\])?==[^\s;]+( ; [^\\]+)?$", re.IGNORECASE)
 HASH = re.compile(r"^--hash=sha256:[0-9a-f]{64}$")

@@ -15,6 +15,7 @@ def main() -> int:
     """Run the worker; its settings are environment variables."""
     hide_memory()  # it holds passwords
     gc.disable()  # nearly all objects that imports create stay: looking for others takes a sixth
+    from infra import traces
     from infra.log_config import set_up_logging
     from infra.settings import SettingsInvalid
     from worker import app, one_job
@@ -29,6 +30,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     set_up_logging(settings.log_format)
+    traces.start("ampcore-worker")
     try:
         if settings.worker_job is not None:
             return one_job.run(settings, settings.worker_job)
@@ -36,6 +38,8 @@ def main() -> int:
     except IsolationUnavailable as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    finally:
+        traces.stop()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from ampclient._http.options import ClientOptions, RequestOptions, checked_optio
 from ampclient._http.raw_response import record_response, recorded_responses
 from ampclient._http.responses import parse_response, raise_for_status
 from ampclient._http.retry import RETRY_TIMEOUT_S, RetryState
+from ampclient._http.trace_headers import trace_headers
 from ampclient.connection import Connection
 from ampclient.errors import ConnectionFailed, StatusError
 from ampspec import __version__
@@ -138,6 +139,7 @@ class Transport:
         headers["Authorization"] = f"Bearer {self.connection.token}"
         headers["Accept"] = "application/json"
         headers["User-Agent"] = f"ampclient/{__version__}"
+        headers.update(trace_headers())
         headers.update(dict(request.headers))
         if request.body is not None:
             headers["Content-Type"], content = "application/json", encode_json(request.body)

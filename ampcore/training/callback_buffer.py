@@ -2,13 +2,16 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from ampspec.telemetry import Event, StepBlock
+from ampspec.telemetry.activities import Activity
 
 OnBlock = Callable[[StepBlock], object]
 OnEvent = Callable[[Event], object]
+OnActivity = Callable[[Activity], object]
 
 FLUSH_INTERVAL_S: Final = 0.2
 """The minimum time between two calls with blocks; blocks in between are merged."""
@@ -17,12 +20,28 @@ FLUSH_INTERVAL_S: Final = 0.2
 class CallbackBuffer:
     """Buffers blocks, except for the first one; the user of the buffer calls `flush` at the end."""
 
-    def __init__(self, on_block: OnBlock | None, on_event: OnEvent | None) -> None:
+    def __init__(
+        self,
+        on_block: OnBlock | None,
+        on_event: OnEvent | None,
+        on_activity: OnActivity | None = None,
+    ) -> None:
+        self.activity = on_activity or _ignore
+        """Called with what the run does from now on, at once: it is no part of its results."""
         self._on_block = on_block or _ignore
         self._on_event = on_event or _ignore
         self._blocks: list[StepBlock] = []
         self._events: list[Event] = []
         self._flushed_at = -math.inf
+
+    @contextmanager
+    def during(self, activity: Activity) -> Iterator[None]:
+        """Report that the run does this inside, and that it trains afterwards."""
+        self.activity(activity)
+        try:
+            yield
+        finally:
+            self.activity(Activity.TRAINING)
 
     def event(self, event: Event) -> None:
         """Pass on an event, after the buffered blocks."""

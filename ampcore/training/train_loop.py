@@ -13,6 +13,7 @@ from ampcore.training.run.run import Run
 from ampcore.training.run.saving import save
 from ampcore.training.step.loop import STOP_AT_SKIP
 from ampspec.telemetry import StepBlock
+from ampspec.telemetry.activities import Activity
 from ampspec.telemetry.scale_events import OverflowCauses, scale_events
 
 
@@ -62,11 +63,14 @@ def train_block(run: Run, until: int | None = None) -> None:
     _warn_about_damage(run, block)
     good_state = apply_guard(run, block)
     run.emit(close_epoch(run))
-    run.emit(run.evaluations.after_block(run.runner, run.totals))
+    if run.evaluations.evaluates_after(run.totals.steps):
+        with run.callback_buffer.during(Activity.EVALUATING):
+            run.emit(run.evaluations.after_block(run.runner, run.totals))
     if good_state is not None:
         keep_state(run, good_state)
     if run.checkpoints.check_due():
-        save(run)
+        with run.callback_buffer.during(Activity.SAVING):
+            save(run)
     run.emit(run.recorder.finish_if_done(run.runner))
 
 

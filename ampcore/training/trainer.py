@@ -11,7 +11,7 @@ from ampcore.checkpoint.saver import FOLDER
 from ampcore.diagnostics import hardware
 from ampcore.distributed import Cluster, cluster_from_environment
 from ampcore.profile.recorder import ProfileRecorder, ProfileRequest
-from ampcore.training.callback_buffer import CallbackBuffer, OnBlock, OnEvent
+from ampcore.training.callback_buffer import CallbackBuffer, OnActivity, OnBlock, OnEvent
 from ampcore.training.context import RunContext
 from ampcore.training.explain.untrained_job import UntrainedJob
 from ampcore.training.jobs.from_keras import has_schedule, keras_job
@@ -49,6 +49,7 @@ from ampspec.errors import (
 from ampspec.jobs import JobSpec
 from ampspec.precision.devices import DeviceInfo
 from ampspec.precision.precision import Policy
+from ampspec.telemetry.activities import Activity
 
 ShouldStop = Callable[[], bool]
 
@@ -274,6 +275,7 @@ class Trainer:
         on_block: OnBlock | None = None,
         on_event: OnEvent | None = None,
         should_stop: ShouldStop | None = None,
+        on_activity: OnActivity | None = None,
     ) -> TrainResult:
         """Train, and call back with every block of steps and every event.
 
@@ -284,12 +286,13 @@ class Trainer:
             on_block: Called with each block of steps.
             on_event: Called with each event.
             should_stop: Called between blocks; when it returns true, the result is `stopped`.
+            on_activity: Called with what the run does from now on: it compiles, trains, …
 
         Raises:
             TrainingError: The run failed, for the reason in its `reason`.
         """
         if self._is_leader:
-            callback_buffer = CallbackBuffer(on_block, on_event)
+            callback_buffer = CallbackBuffer(on_block, on_event, on_activity)
         else:
             callback_buffer = CallbackBuffer(None, only_own_events(on_event))
         check_rank_count(self.spec, 1 if self._cluster is None else self._cluster.size)
@@ -312,6 +315,7 @@ class Trainer:
         self._current_run = run
         reports = self._reports(run)
         started_at = time.perf_counter()
+        callback_buffer.activity(Activity.TRAINING)
         try:
             train(run, reports, should_stop)
         except (RankDisconnected, RankFailed, RanksDiffer):
@@ -320,6 +324,7 @@ class Trainer:
         except TrainingError as error:
             # After the cause is fixed, the job can resume from there.
             if not context.job.shards_tables or isinstance(error, SAME_ON_ALL_RANKS):
+                callback_buffer.activity(Activity.SAVING)
                 save(run)
             raise
         finally:
@@ -329,6 +334,7 @@ class Trainer:
             run.recorder.abandon()
         train_s = time.perf_counter() - started_at
         if not run.is_done or context.spec.train.checkpoint_every_s is not None:
+            callback_buffer.activity(Activity.SAVING)
             save(run)
         peak_memory = hardware.peak_memory(context.device.kind)
         result = self._result(run, train_s, peak_memory.bytes, callback_buffer)
@@ -352,10 +358,13 @@ class Trainer:
         selection = ModelSelection(run, self.spec.train.keep, callback_buffer)
         if run.is_done:
             selection.assign()
+        if run.is_done:
+            callback_buffer.activity(Activity.EVALUATING)
         selection.evaluate_examples(self._output_dir)
         files: tuple[Path, ...] = ()
         best_files: tuple[Path, ...] = ()
         if run.is_done and self._saves_model(run):
+            callback_buffer.activity(Activity.SAVING)
             files = tuple(selection.save(self._output_dir))
             best_files = tuple(selection.save_best(self._output_dir))
         metrics = selection.metrics() if run.is_done else totals.evaluation

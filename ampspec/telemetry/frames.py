@@ -24,6 +24,7 @@ class FrameType(StrEnum):
 
     READY = "ready"  # TensorFlow is imported; the process waits for a job
     RUNNING = "running"  # the loop is about to run: total_steps, first_step, parameters, device
+    ACTIVITY = "activity"  # activity: what the process does from now on
     STEPS = "steps"  # first_step, scale_health; payload: the block
     EVENT = "event"  # type, step, data
     SUCCEEDED = "succeeded"  # summary

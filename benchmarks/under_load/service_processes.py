@@ -80,10 +80,10 @@ def service_environment(kind: str) -> Iterator[ServiceEnvironment]:
 
 
 @contextmanager
-def api(service: ServiceEnvironment) -> Iterator[Api]:
-    """Run one `ampserver api`."""
+def api(service: ServiceEnvironment, **settings: str) -> Iterator[Api]:
+    """Run one `ampserver api`, with further variables."""
     port = _free_port()
-    environment = service.environment(AMPCORE_HOST="127.0.0.1", AMPCORE_PORT=str(port))
+    environment = service.environment(AMPCORE_HOST="127.0.0.1", AMPCORE_PORT=str(port), **settings)
     url = f"http://127.0.0.1:{port}"
     with process(["-m", "server", "api"], environment, service.folder / "api.log") as started:
         wait_until(lambda: _answers(url), started)

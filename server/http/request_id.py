@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from infra import traces
 from infra.log_config import NO_CONTEXT, context
 
 access = logging.getLogger("server.http.access")
@@ -33,7 +34,10 @@ class RequestId:
         state = scope.setdefault("state", {})
         state["request_id"] = request_id = _id_from_client(scope) or secrets.token_hex(8)
         observer = _ResponseObserver(send, request_id)
-        context_token = context.set({**context.get(NO_CONTEXT), "request_id": request_id})
+        fields = {"request_id": request_id}
+        if (trace_id := traces.trace_id(traces.current_context())) is not None:
+            fields["trace_id"] = trace_id
+        context_token = context.set({**context.get(NO_CONTEXT), **fields})
         try:
             await self.app(scope, receive, observer)
         except Exception:

@@ -13,6 +13,7 @@ from ampspec.api.job.jobs import Job, SubmittedJobs
 from ampspec.api.roles import Scope
 from ampspec.documents.problems import MAX_PROBLEMS, format_value
 from ampspec.jobs import Problem, SpecValidationError
+from infra import traces
 from server.deps import ActorDep, MemberDep, services_of
 from server.dispatch import Dispatcher, dispatch_jobs
 from server.errors import RequestInvalid
@@ -32,6 +33,7 @@ from server.submissions.submission import (
     create_jobs,
     find_response,
 )
+from server.submissions.submission_traces import record_write, recorded_sends
 from store import tables
 from store.access.audit import Actor
 from store.access.idempotency import IdempotentRequest, StoredResponse
@@ -120,7 +122,13 @@ class NewJobs:
 
     def _submission(self, action: str, draft: Callable[[], JobDraft]) -> Submission:
         may_run_code = self.principal.has_scope(Scope.RUN_CODE)
-        return Submission(draft, action, self.actor, may_run_code=may_run_code)
+        return Submission(
+            draft,
+            action,
+            self.actor,
+            may_run_code=may_run_code,
+            trace_context=traces.current_context(),
+        )
 
     def _submit_all(self, documents: Sequence[Any]) -> Response:
         if self.idempotent_request is not None:
@@ -137,8 +145,11 @@ class NewJobs:
             jobs.extend(create_jobs(session, checked))
             return StoredResponse(201, {}, SubmittedJobs(items=jobs).model_dump_json())
 
+        began_ns, context = traces.clock_ns(), traces.current_context()
         response = respond_once(self.database, self.idempotent_request, create)
-        dispatch_jobs(self.database, self.dispatcher, jobs)
+        record_write(began_ns, context, size=len(checked), job=None, error=None)
+        with recorded_sends([(context, job) for job in jobs]):
+            dispatch_jobs(self.database, self.dispatcher, jobs)
         return to_response(response)
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from ampspec.api.job.jobs import Job
 from ampspec.api.roles import Scope
 from ampspec.jobs import JobSpec
+from infra import traces
 from server.data_root import DataRoot
 from server.datasets.references import lock_datasets, pin_dataset
 from server.deps import missing_scope
@@ -28,6 +29,7 @@ from server.http.responses import mark_replayed
 from server.plugins.options import check_packages
 from server.request_batcher import RequestBatcher
 from server.row_models import job_from_row
+from server.submissions.submission_traces import record_write, recorded_sends
 from store.access import audit, idempotency, projects
 from store.access.audit import Actor
 from store.access.idempotency import IdempotentRequest, StoredResponse
@@ -65,6 +67,8 @@ class Submission:
     actor: Actor
     idempotent_request: IdempotentRequest | None = None
     may_run_code: bool = False
+    trace_context: str | None = None
+    """The span of its request."""
 
 
 def find_response(
@@ -137,10 +141,18 @@ class JobSubmitter:
     def _write_and_dispatch(
         self, submissions: Sequence[CheckedSubmission]
     ) -> Sequence[StoredResponse | Exception]:
+        began_ns = traces.clock_ns()
         results = self._write(submissions)
-        succeeded = [result for result in results if isinstance(result, _SubmissionResult)]
-        new_jobs = [result.job for result in succeeded if result.job is not None]
-        dispatch_jobs(self._database, self._dispatcher, new_jobs)
+        sent: list[tuple[str | None, Job]] = []
+        for checked, result in zip(submissions, results, strict=True):
+            context = checked.submission.trace_context
+            error = result if isinstance(result, Exception) else None
+            job = result.job if isinstance(result, _SubmissionResult) else None
+            record_write(began_ns, context, size=len(submissions), job=job, error=error)
+            if job is not None:
+                sent.append((context, job))
+        with recorded_sends(sent):
+            dispatch_jobs(self._database, self._dispatcher, [job for _, job in sent])
         return [
             result.response if isinstance(result, _SubmissionResult) else result
             for result in results
@@ -148,6 +160,7 @@ class JobSubmitter:
 
     def check(self, submission: Submission) -> CheckedSubmission | Exception:
         """The submission with its valid spec, or the error that refuses it."""
+        began_ns, error_type = traces.clock_ns(), None
         try:
             draft = submission.draft()
             spec = JobSpec.parse(draft.document)
@@ -159,7 +172,11 @@ class JobSubmitter:
             if draft.extends is None:  # an extension starts from a checkpoint
                 check_initial_weights(self._database, spec, draft.project)
         except Exception as error:
+            error_type = type(error).__name__
             return error
+        finally:
+            context = submission.trace_context
+            traces.record("validate job", began_ns, context=context, error=error_type)
         actor = submission.actor
         origin = jobs.Origin(
             draft.project,
@@ -169,6 +186,7 @@ class JobSubmitter:
             draft.extends,
             draft.explains,
             draft.explain_step,
+            submission.trace_context,
         )
         return CheckedSubmission(submission, spec, origin)
 

@@ -156,6 +156,19 @@ def is_due() -> ColumnElement[bool]:
     return or_(Job.not_before.is_(None), Job.not_before <= now())
 
 
+def record_trace(session: Session, job_id: str, attempt: int, context: str) -> None:
+    """Keep the span of an attempt, which the next one links to; it is in the trace of the job.
+
+    `context` is a W3C `traceparent`. A job that was submitted without traces gets its trace here.
+    """
+    session.execute(
+        update(Job)
+        .where(Job.id == job_id, Job.attempt == attempt)
+        .values(trace_context=func.coalesce(Job.trace_context, context), attempt_context=context)
+        .execution_options(synchronize_session=False)
+    )
+
+
 def mark_running(
     session: Session,
     job_id: str,

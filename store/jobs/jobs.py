@@ -70,6 +70,7 @@ class Origin:
     extends: str | None = None
     explains: str | None = None
     explain_step: int | None = None
+    trace_context: str | None = None
 
     @property
     def needed_job(self) -> str | None:

@@ -69,6 +69,10 @@ class Job(Base):
     created_by: Mapped[str | None] = mapped_column(String(200))
     """The name of the token that submitted it."""
     request_id: Mapped[str | None] = mapped_column(String(128))
+    trace_context: Mapped[str | None] = mapped_column(String(55))
+    """What submitted it, as a W3C `traceparent`; None without traces (docs/adr/0100)."""
+    attempt_context: Mapped[str | None] = mapped_column(String(55))
+    """The span of its last attempt, in the same form."""
     cloned_from: Mapped[str | None] = mapped_column(String(32))
     extends: Mapped[str | None] = mapped_column(String(32))
     """The job from whose last checkpoint this one starts."""

@@ -53,6 +53,7 @@ SECRETS: Final = {
     "AMPCORE_REDIS_URL": "redis://:secret@redis:6379/0",
     "AMPCORE_SMTP_URL": "mailtos://user:secret@smtp.example.com:587?from=ampcore@example.com",
     "AMPCORE_OIDC_CLIENT_SECRET": "secret",
+    "OTEL_EXPORTER_OTLP_HEADERS": "authorization=secret",
     "AWS_ACCESS_KEY_ID": "key",
     "AWS_SECRET_ACCESS_KEY": "secret",
 }
@@ -326,12 +327,13 @@ def test_the_test_of_a_release_is_a_program_that_asks_for_readiness() -> None:
 
 
 def test_every_variable_is_one_that_the_settings_read() -> None:
-    of_s3 = {name for name in COMPOSE["services"]["worker"]["environment"] if name[:4] == "AWS_"}
+    variables = COMPOSE["services"]["worker"]["environment"]
+    of_libraries = {name for name in variables if name.startswith(("AWS_", "OTEL_"))}
     seen: set[str] = set()
     for where, container in all_containers():
         if (settings := SETTINGS.get(container["name"])) is not None:
             names = set(variables_of(container))
-            assert names <= fields_of(settings) | of_s3, where
+            assert names <= fields_of(settings) | of_libraries, where
             seen |= names
     # All settings of a server and a worker can be set, except for the sandbox of custom code, which
     # needs root, and users of trainers, which need root, too.
@@ -343,7 +345,7 @@ def test_every_variable_is_one_that_the_settings_read() -> None:
     of_arguments = {"AMPCORE_SCHEDULER", "AMPCORE_SCHEDULER_CONFIG"}  # of the scheduler
     all_fields = fields_of(ServerSettings) | fields_of(WorkerSettings)
     in_files = {"AMPCORE_OIDC_CLIENT_SECRET_FILE"}  # the chart passes secrets as variables
-    assert seen == all_fields - of_root - of_one_job - of_arguments - in_files | of_s3
+    assert seen == all_fields - of_root - of_one_job - of_arguments - in_files | of_libraries
 
 
 def fields_of(settings: type[ServerSettings] | type[WorkerSettings]) -> set[str]:

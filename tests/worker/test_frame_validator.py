@@ -164,6 +164,10 @@ def test_what_no_trainer_sends_is_refused(frame: Frame, words: str) -> None:
         ([READY, RUNNING, steps(), steps({"first_step": 9})], "expected 10; received 9"),
         ([READY, SUCCEEDED, SUCCEEDED], "expected no frame after succeeded"),
         (
+            [READY, RUNNING, Frame(FrameType.ACTIVITY, {"activity": "uploading"})],
+            "activity: expected an activity of a trainer; received uploading",
+        ),
+        (
             [READY, Frame(FrameType.RUNNING, {"total_steps": "5", "first_step": 0})],
             "total_steps: Input should be a valid integer",
         ),

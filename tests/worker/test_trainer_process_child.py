@@ -59,8 +59,8 @@ def test_ranks_train_together_and_rank_0_alone_reports_the_job(start, job, tmp_p
     frames = [list(process.frames()) for process in ranks]
     assert [process.exit_code() for process in ranks] == [0, 0]
     assert {frame.type for frame in frames[0]} == {
-        *(FrameType.READY, FrameType.RUNNING, FrameType.STEPS, FrameType.EVENT),
-        FrameType.SUCCEEDED,
+        *(FrameType.READY, FrameType.RUNNING, FrameType.ACTIVITY, FrameType.STEPS),
+        *(FrameType.EVENT, FrameType.SUCCEEDED),
     }
     frame_types = [frame.type for frame in frames[1]]
     assert frame_types == [FrameType.READY, FrameType.RUNNING, FrameType.SUCCEEDED]
@@ -108,7 +108,10 @@ def test_a_job_writes_frames_from_ready_to_its_summary_with_every_step_once(star
     kinds = [frame.type for frame in frames]
     assert kinds[0] is FrameType.RUNNING
     assert kinds[-1] is FrameType.SUCCEEDED
-    assert set(kinds[1:-1]) == {FrameType.STEPS, FrameType.EVENT}
+    assert set(kinds[1:-1]) == {FrameType.ACTIVITY, FrameType.STEPS, FrameType.EVENT}
+    activities = [f.header["activity"] for f in frames if f.type is FrameType.ACTIVITY]
+    assert activities[:2] == ["compiling", "training"]
+    assert activities[-2:] == ["evaluating", "saving"]
     assert frames[0].header["total_steps"] == 10
 
     step_frames = [frame for frame in frames if frame.type is FrameType.STEPS]

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from ampspec.telemetry import Event
+from ampspec.telemetry.activities import Activity
+from store.jobs import attempts
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
 from worker.attempt.attempt_files import AttemptFiles
+from worker.attempt.attempt_trace import AttemptTrace
 from worker.attempt.finalize import Finalizer, attempt_report
 from worker.attempt.other_ranks import OtherRanks
 from worker.attempt.outcome import AttemptResult, failed_in_worker, result_of
@@ -39,6 +42,7 @@ class JobAttempt:
         used_s: How long earlier attempts have run; counts towards `runtime.timeout_s`.
         folder: The attempt's folder; created here, removed by the caller.
         gang: The other ranks of the job; this attempt runs rank 0. None: it has one rank.
+        trace: Records the attempt; None: one that begins now.
     """
 
     def __init__(
@@ -49,9 +53,11 @@ class JobAttempt:
         folder: Path,
         *,
         gang: OtherRanks | None = None,
+        trace: AttemptTrace | None = None,
     ) -> None:
         self._context, self._job, self._folder = context, job, folder
         self._gang = gang
+        self._trace = trace or AttemptTrace(job)
         self._attempt_ended = threading.Event()
         wait_s = max_reconnect_wait_s(context.lease_s)
         notify = partial(context.notifier.notify, job.id)
@@ -88,6 +94,7 @@ class JobAttempt:
             self._update_stop,
             exit_grace_s=context.grace_s,
             rank=gang.first if gang is not None else None,
+            trace=self._trace,
         )
         if (sandbox := self._supervisor.sandbox) is not None:
             self._uploader.limit = StorageLimit(sandbox.limits.disk_bytes)
@@ -97,6 +104,15 @@ class JobAttempt:
         """Train, then record the outcome once the trainer process has ended."""
         self._writer.start()
         self._uploader.start()
+        recorded: AttemptResult | None = None
+        if (context := self._trace.context) is not None:
+            keep_trace = partial(
+                attempts.record_trace,
+                job_id=self._job.id,
+                attempt=self._job.attempt,
+                context=context,
+            )
+            self._writer.enqueue_transaction(keep_trace)
         try:
             result = result_of(self._supervisor.run(), self._timeout_s)
             if self._gang is not None:
@@ -104,8 +120,9 @@ class JobAttempt:
                     result, grace_s=self._context.grace_s, may_wait=self._may_wait_for_ranks
                 )
             if result is not None:
-                self._record(result)
+                recorded = self._record(result)
         finally:
+            self._trace.end(recorded)
             self._attempt_ended.set()
             self._uploader.abandon_pending()
             self._writer.close()
@@ -122,25 +139,29 @@ class JobAttempt:
         self._uploader.folder = self._files.output  # known once the trainer has started
         self._uploader.on_event(event)
 
-    def _record(self, result: AttemptResult) -> None:
-        """Record the result; if that fails, the error is what is recorded."""
+    def _record(self, result: AttemptResult) -> AttemptResult | None:
+        """Record the result; if that fails, the error is what is recorded. Returns that."""
+        self._trace.enter(Activity.UPLOADING)
+        recorded: AttemptResult | None = None
         finalizer = Finalizer(
             self._writer, self._uploader, self._lease, self._stop_conditions, self._folder
         )
         error_before = self._writer.error
         try:
-            finalizer.finalize(result, partial(attempt_report, self._job, self._supervisor.ready))
+            report = partial(attempt_report, self._job, self._supervisor.ready)
+            recorded = finalizer.finalize(result, report)
             error = self._writer.error
         except Exception as raised:
             log.exception("the attempt's result cannot be recorded")
             error = raised
         if error is None or error is error_before:
-            return
+            return recorded
         failure, job_id, attempt = failed_in_worker(error), self._job.id, self._job.attempt
         self._writer.enqueue_transaction(lambda session: failure.write(session, job_id, attempt))
         while not self._writer.buffer.wait_until_empty(POLL_S):
             if self._writer.is_fenced or self._context.shutting_down.is_set():
-                return
+                return None
+        return failure
 
     def _may_wait_for_ranks(self) -> bool:
         """Whether the other ranks may still end; if their worker is lost, the attempt is fenced."""

@@ -61,10 +61,13 @@ class Finalizer:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_uploaded_before", self.uploader.uploaded_bytes)
 
-    def finalize(self, result: AttemptResult, report: Report) -> None:
-        """Record the result after all telemetry and files; nothing once the job is fenced."""
+    def finalize(self, result: AttemptResult, report: Report) -> AttemptResult | None:
+        """Record the result after all telemetry and files; nothing once the job is fenced.
+
+        Returns what was recorded, as far as this worker knows.
+        """
         if not self._wait_for_database():
-            return  # the lease expires, and another worker resumes from the last checkpoint
+            return None  # the lease expires, and another worker resumes from the last checkpoint
         if self.writer.error is not None:
             result = failed_in_worker(self.writer.error)
         result = self._store_files(result)
@@ -73,12 +76,14 @@ class Finalizer:
             result = self._store_files(result)
         reason = self.stop_conditions.stop_reason()
         if reason is not None and reason.is_final:
-            return  # the worker has lost the job
+            return None  # the worker has lost the job
         self.uploader.abandon_pending()
         job_id, attempt = self.lease.job_id, self.lease.attempt
         self.writer.enqueue_transaction(lambda session: result.write(session, job_id, attempt))
-        if self._wait_for_database():
-            log.info("the attempt ended: %s", result.outcome)
+        if not self._wait_for_database():
+            return None
+        log.info("the attempt ended: %s", result.outcome)
+        return result
 
     def _store_files(self, result: AttemptResult) -> AttemptResult:
         """Wait for the uploads; the result, changed if it needs files that were not stored."""

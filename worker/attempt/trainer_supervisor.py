@@ -7,11 +7,13 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Final
 
+from ampspec.telemetry.activities import Activity
 from ampspec.telemetry.frames import Frame, FrameType
 from infra.job_failure import JobFailure
 from infra.log_config import log_context
 from store.tables import Job
 from worker.attempt.attempt_files import AttemptFiles, Downloads
+from worker.attempt.attempt_trace import NoTrace
 from worker.attempt.outcome import Failure, TrainerExit, failure_in_worker, invalid_telemetry
 from worker.attempt.profile_request import ProfileForwarder
 from worker.attempt.rank import LocalRank
@@ -43,6 +45,7 @@ class TrainerSupervisor:
         update_stop: Adds the reasons to stop that have come up to those that are pending.
         exit_grace_s: How long the process may take to end after its last frame.
         rank: The rank that it is; None: the job has one process.
+        trace: Records what the process does; None: nothing does.
     """
 
     def __init__(
@@ -55,7 +58,9 @@ class TrainerSupervisor:
         *,
         exit_grace_s: float,
         rank: LocalRank | None = None,
+        trace: NoTrace | None = None,
     ) -> None:
+        self._trace = trace or NoTrace()
         self._context, self._job, self._files, self._writer = context, job, files, writer
         self._update_stop, self._exit_grace_s = update_stop, exit_grace_s
         self._rank = rank
@@ -65,6 +70,8 @@ class TrainerSupervisor:
         self._profile_forwarder = ProfileForwarder()
         self._downloads: Future[Downloads] | None = None
         self._process: TrainerProcess | None = None
+        self._first_activity: Activity | None = None
+        """What the process does once it is ready."""
         self._monitor: SandboxMonitor | None = None
 
     @property
@@ -95,10 +102,12 @@ class TrainerSupervisor:
 
     def _run(self) -> TrainerExit:
         self._check_sandbox()
+        self._trace.enter(Activity.DOWNLOADING)
         self._downloads = downloads = self._files.download_in_background()
         if (stop_reason := self._wait_for(downloads)) is not None:
             return TrainerExit(None, 0, stop_reason)
         downloaded = downloads.result()
+        self._trace.enter(Activity.STARTING)
         self._process = process = self._take_process()
         try:
             self._files.place_checkpoints(process.folder)
@@ -107,6 +116,8 @@ class TrainerSupervisor:
                 return TrainerExit(None, 0, stop_reason)
             self._monitor = self._start_monitor(process)
             process.assign(self._assignment(placing.result(), downloaded))
+            # A job that explains a step reports nothing of what it does.
+            self._first_activity = None if downloaded.explain else Activity.PREPARING
             return self._supervise(process)
         finally:
             try:
@@ -164,6 +175,8 @@ class TrainerSupervisor:
 
     def _supervise(self, process: TrainerProcess) -> TrainerExit:
         """Forward frames and log output until the trainer ends or its time to stop is over."""
+        if process.ready is not None:
+            self._trace.enter(self._first_activity)
         cgroup = process.folder.cgroup if process.folder is not None else None
         oom_kills = self._context.new_oom_kill_counter(cgroup)
         pending_stop, last = NOT_STOPPED, None
@@ -230,6 +243,9 @@ class TrainerSupervisor:
         if self._monitor is not None:
             self._monitor.count_telemetry(sum(frame.size_bytes for frame in frames))
         self._profile_forwarder.read_answer(frames)
+        if any(frame.type is FrameType.READY for frame in frames):
+            self._trace.enter(self._first_activity)
+        self._trace.observe(frames)
         chunks = process.log_capture.take(now=at_end)
         if self._rank_log is not None:  # rank 0 alone reports steps and events
             chunks = self._rank_log.lines(chunks, at_end=at_end)

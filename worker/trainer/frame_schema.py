@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from ampspec.documents.json_limits import check_json
 from ampspec.jobs import Reason
 from ampspec.telemetry import EventType, frames
+from ampspec.telemetry.activities import OF_TRAINER, Activity
 from ampspec.telemetry.frames import FrameType
 from ampspec.telemetry.json_values import storable_text
 
@@ -53,6 +54,12 @@ def _message(value: object) -> str:
     return storable_text(value)
 
 
+def _activity(activity: Activity) -> Activity:
+    if activity not in OF_TRAINER:
+        raise ValueError("expected an activity of a trainer")
+    return activity
+
+
 Message = Annotated[Any, AfterValidator(_message)]
 
 
@@ -75,6 +82,12 @@ class Running(Header):
     total_steps: Step
     first_step: Step
     policy: PolicyName | None = None
+
+
+class ActivityHeader(Header):
+    """What the process does from now on: one of `activities.OF_TRAINER`."""
+
+    activity: Annotated[Activity, Field(strict=False), AfterValidator(_activity)]
 
 
 class StepsHeader(Header):
@@ -149,6 +162,7 @@ class Stopped(Header):
 SCHEMAS: Final[dict[FrameType, type[Header]]] = {
     FrameType.READY: Ready,
     FrameType.RUNNING: Running,
+    FrameType.ACTIVITY: ActivityHeader,
     FrameType.STEPS: StepsHeader,
     FrameType.EVENT: TrainerEvent,
     FrameType.SUCCEEDED: Succeeded,

@@ -121,6 +121,8 @@ def print_job(
             (formats.printable(title), formats.printable(text)) for title, text in data.lines()
         ]
     facts += [*_ranks(job, ranks or ()), *_outcome(job), *_times(job)]
+    if job.trace_id is not None:
+        facts.append(("trace", job.trace_id))
     print_fields(facts)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ampcore.training.run.run import Run
 from ampspec.telemetry import Event, EventType
+from ampspec.telemetry.activities import Activity
 
 
 def close_epoch(run: Run) -> Iterator[Event]:
@@ -40,7 +41,8 @@ def stop_by_callback(run: Run) -> None:
     """End the run after this epoch, as a callback has asked for, unless it is complete."""
     if run.is_done:
         return
-    run.emit(run.evaluations.before_early_end(run.runner, run.totals))
+    with run.callback_buffer.during(Activity.EVALUATING):
+        run.emit(run.evaluations.before_early_end(run.runner, run.totals))
     run.stopped_by_callback = run.evaluations.last_epoch(run.totals.steps)
     message = f"A callback stopped the training after epoch {run.stopped_by_callback}."
     data = {"epoch": run.stopped_by_callback, "message": message}

@@ -24,6 +24,7 @@ from ampcore.training.run.run import Run
 from ampcore.training.state.model_weights import parameters
 from ampcore.training.step.loop import EngineName, engine_name
 from ampspec.telemetry import Event, EventType
+from ampspec.telemetry.activities import Activity
 
 PRECISION_FIELDS: Final = ("precision", "loss_scale")
 """The sections of a spec that determine the precision of a job."""
@@ -84,6 +85,7 @@ def start_or_resume(
     if stored:
         callback_buffer.event(resumed_event(stored, differences))
     if not run.is_done:
+        callback_buffer.activity(Activity.COMPILING)
         decision = _use_engine(run, spec.runtime.engine, saved, context)
         callback_buffer.event(decision.event(run.totals.steps))
     return run

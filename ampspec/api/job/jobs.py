@@ -183,6 +183,11 @@ class JobFields(StoredModel):
         default=None, description="The explained step, counted from 0."
     )
     request_id: str | None = Field(description="The X-Request-ID of the request that submitted it.")
+    trace_id: str | None = Field(
+        default=None,
+        description="The OpenTelemetry trace of its submission and its attempts; null if none is "
+        "recorded, and in lists.",
+    )
     created_at: datetime
     not_before: datetime | None = Field(
         description="The job does not run before this time (the delay after a failure)."

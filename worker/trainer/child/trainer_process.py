@@ -6,13 +6,13 @@ TensorFlow nor looks for a device (docs/adr/0029). With `--frames-fd N` it is on
 sandbox (`infra.isolation.sandboxed_trainer`).
 
 A trainer writes frames (`ampspec.telemetry.frames`) to its descriptor: READY; then, after it has
-read a line of JSON with the job from standard input, RUNNING, STEPS and EVENT, and finally
-SUCCEEDED, FAILED or STOPPED. With `resume` the job resumes from the newest checkpoint in its output
-folder. With `cluster` it is one rank of a job: ranks other than 0 write no blocks and no events;
-with `own_ranks`, `[number, count]` among the ranks on this machine, it uses its share of the cores.
-Later lines are requests: `{"profile": {"steps": 10}}` profiles the next steps. On SIGTERM
-it saves a checkpoint and writes STOPPED. Standard output and error are a log for people. The
-process never outlives its supervisor: it exits when standard input ends.
+read a line of JSON with the job from standard input, RUNNING, ACTIVITY, STEPS and EVENT, and
+finally SUCCEEDED, FAILED or STOPPED. With `resume` the job resumes from the newest checkpoint in
+its output folder. With `cluster` it is one rank of a job: ranks other than 0 write no blocks and no
+events; with `own_ranks`, `[number, count]` among the ranks on this machine, it uses its share of
+the cores. Later lines are requests: `{"profile": {"steps": 10}}` profiles the next steps. On
+SIGTERM it saves a checkpoint and writes STOPPED. Standard output and error are a log for people.
+The process never outlives its supervisor: it exits when standard input ends.
 """
 
 import argparse
@@ -35,6 +35,7 @@ from ampspec import __version__
 from ampspec.data.stored_split import with_split_seed
 from ampspec.jobs import JobSpec, Reason, SpecValidationError
 from ampspec.telemetry import Event, EventType, StepBlock
+from ampspec.telemetry.activities import Activity
 from ampspec.telemetry.frames import Frame, FrameType, write_frame
 from ampspec.telemetry.process_usage import ProcessUsage
 from ampspec.telemetry.steps.steps_frame import steps_frame
@@ -170,7 +171,7 @@ def _train(
         def on_block(block: StepBlock) -> None:
             frame_writer.block(usage.add_to(block))
 
-        result = trainer.run(on_block, frame_writer.event, should_stop)
+        result = trainer.run(on_block, frame_writer.event, should_stop, frame_writer.activity)
     except SpecValidationError as error:
         return _failed(Reason.INVALID_SPEC, " ".join(map(str, error.problems)))
     except TrainingError as error:
@@ -211,6 +212,11 @@ class _FrameWriter:
             return
         header = {"event": event.type, "step": event.step, "data": event.data}
         self._write(Frame(FrameType.EVENT, header))
+
+    def activity(self, activity: Activity) -> None:
+        """Write what the run does from now on."""
+        if self._rank == 0:
+            self._write(Frame(FrameType.ACTIVITY, {"activity": activity}))
 
     def _write(self, frame: Frame) -> None:
         """Write a frame; exit if the supervisor is gone.

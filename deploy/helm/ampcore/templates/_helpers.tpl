@@ -138,6 +138,23 @@ priorityClassName: {{ . }}
   value: {{ int64 .Values.settings.drainTimeoutSeconds | quote }}
 - name: AMPCORE_LOG_FORMAT
   value: {{ .Values.settings.logFormat }}
+{{- with .Values.traces }}
+{{- if .endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ .endpoint | quote }}
+{{- if .existingSecret }}
+{{ include "ampcore.secretVariable" (dict "name" "OTEL_EXPORTER_OTLP_HEADERS" "secret" .existingSecret "key" .headersKey) }}
+{{- end }}
+{{- if .sampler }}
+- name: OTEL_TRACES_SAMPLER
+  value: {{ .sampler | quote }}
+{{- end }}
+{{- if .samplerArgument }}
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ .samplerArgument | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with .Values.artifacts.s3 }}
 {{- if .existingSecret }}
 {{ include "ampcore.secretVariable" (dict "name" "AWS_ACCESS_KEY_ID" "secret" .existingSecret "key" .accessKeyIdKey) }}

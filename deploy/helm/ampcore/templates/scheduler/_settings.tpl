@@ -26,6 +26,20 @@ release, then the values. */}}
 {{- $_ := set $environment "AWS_ENDPOINT_URL_S3" .endpointUrl -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.traces -}}
+{{- if .endpoint -}}
+{{- $_ := set $environment "OTEL_EXPORTER_OTLP_ENDPOINT" .endpoint -}}
+{{- if .existingSecret -}}
+{{- $_ := set $secrets "OTEL_EXPORTER_OTLP_HEADERS" (dict "secret" .existingSecret "key" .headersKey) -}}
+{{- end -}}
+{{- if .sampler -}}
+{{- $_ := set $environment "OTEL_TRACES_SAMPLER" .sampler -}}
+{{- end -}}
+{{- if .samplerArgument -}}
+{{- $_ := set $environment "OTEL_TRACES_SAMPLER_ARG" .samplerArgument -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $pullSecrets := list -}}
 {{- range .Values.imagePullSecrets -}}
 {{- $pullSecrets = append $pullSecrets .name -}}
