@@ -138,7 +138,7 @@ def create_app(
         Notifier(settings.redis_url),
         data_root,
         storage,
-        Authenticator(database, RateLimit(FAILURE_RATE)),
+        Authenticator(database, RateLimit(FAILURE_RATE), issuer=settings.oidc_issuer),
         Metrics(database, reconciler),
         SharedResult(partial(check_readiness, database, dispatcher, storage_check)),
         JobReader(database),

@@ -5,7 +5,7 @@ from typing import Any
 
 from ampspec.api.roles import Grant
 from ampspec.documents.text import join_names
-from server.sign_on.claims import has_verified_email
+from server.sign_on.claims import address_in, has_verified_email
 from server.sign_on.config import ProviderConfig
 from server.sign_on.errors import NoAccess
 from server.sign_on.group_grants import grants_of_groups
@@ -18,7 +18,7 @@ def grants_for(
     identity: Identity, claims: Mapping[str, Any], config: ProviderConfig
 ) -> tuple[Grant, ...]:
     """What the groups of the person allow. Raises NoAccess with what the operator must set."""
-    _check_domain(identity, claims, config)
+    _check_domain(claims, config)
     grants = grants_of_groups(config.groups, identity.groups)
     if grants:
         return grants
@@ -45,11 +45,12 @@ def grants_for(
     )
 
 
-def _check_domain(identity: Identity, claims: Mapping[str, Any], config: ProviderConfig) -> None:
+def _check_domain(claims: Mapping[str, Any], config: ProviderConfig) -> None:
     domains = config.email_domains
     if not domains:
         return
-    domain = (identity.email or "").rpartition("@")[2].lower()
+    address = address_in(claims)
+    domain = (address or "").rpartition("@")[2].lower()
     if domain in domains and has_verified_email(claims):
         return
     listed = join_names(sorted(domains))
@@ -57,4 +58,4 @@ def _check_domain(identity: Identity, claims: Mapping[str, Any], config: Provide
         reason = "the provider does not say that it has verified this address"
     else:
         reason = f"this server lets in addresses of {listed} (AMPCORE_OIDC_EMAIL_DOMAINS)"
-    raise NoAccess(f"Your e-mail address is {identity.email or 'not known'}, and {reason}.")
+    raise NoAccess(f"Your e-mail address is {address or 'not known'}, and {reason}.")

@@ -11,17 +11,23 @@ EMAIL: Final = "email"
 
 def identity_of(claims: Mapping[str, Any], config: ProviderConfig) -> Identity:
     """Who the verified claims are about, and in which groups."""
-    email = claims.get(EMAIL)
-    names = (claims.get(name) for name in ("name", "preferred_username", EMAIL, "sub"))
+    email = address_in(claims)
+    names = (claims.get(name) for name in ("name", "preferred_username", "sub"))
     name = next(name for name in names if isinstance(name, str) and name.strip())
     groups = dict.fromkeys(_groups(claims, config.groups_claims))
     return Identity(
         issuer=config.issuer,
         subject=claims["sub"],
         name=_printable(name, 200),
-        email=_printable(email, 320) if isinstance(email, str) and email else None,
+        email=None if claims.get("email_verified") in (False, "false") else email,
         groups=tuple(groups),
     )
+
+
+def address_in(claims: Mapping[str, Any]) -> str | None:
+    """The e-mail address, verified or not."""
+    address = claims.get(EMAIL)
+    return _printable(address, 320) if isinstance(address, str) and address else None
 
 
 def has_verified_email(claims: Mapping[str, Any]) -> bool:

@@ -146,7 +146,7 @@ class Provider:
         if response.is_success and document is not None:
             return document
         error = str((document or {}).get("error", f"status {response.status_code}"))
-        detail = f"the token endpoint answers {error[:100]}: {_description(document)}"
+        detail = f"the token endpoint answers {error[:100]!r}: {_description(document)}"
         if error in ("invalid_client", "unauthorized_client") or response.status_code == 401:
             raise ProviderFailed(
                 "The provider does not accept this server. Its operator has to correct the client "
@@ -233,4 +233,4 @@ def _document(response: httpx.Response) -> dict[str, Any] | None:
 
 
 def _description(document: Mapping[str, Any] | None) -> str:
-    return str((document or {}).get("error_description", "no description"))[:300]
+    return repr(str((document or {}).get("error_description", "no description"))[:300])

@@ -166,7 +166,7 @@ def _refusal(callback: Callback) -> SignInRefused:
         message = f"The provider has not let you in: {error}."
     else:
         message = "The provider has sent neither a code nor an error. Sign in again."
-    return SignInRefused(message, f"the provider answers {error or 'nothing'}: {description}")
+    return SignInRefused(message, f"the provider answers {error or 'nothing'!r}: {description!r}")
 
 
 def _derive(cookie: str, purpose: str, state: str) -> str:

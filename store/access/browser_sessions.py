@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import case, delete, literal, select
 from sqlalchemy.orm import Session
 
-from store.access.tokens import ValidToken, digest_of, is_valid
+from store.access.tokens import ValidToken, digest_of, is_valid, owner_of
 from store.clock import UtcDateTime, from_now, now, seconds_since
 from store.tables import BrowserSession, Token
 
@@ -49,7 +49,9 @@ def find(session: Session, digest: str) -> ValidToken | None:
         .join(BrowserSession, BrowserSession.token_id == Token.id)
         .where(BrowserSession.digest == digest, ends > now(), is_valid())
     ).one_or_none()
-    return ValidToken(row[0], row[1], float(row[2])) if row is not None else None
+    if row is None:
+        return None
+    return ValidToken(row[0], row[1], float(row[2]), owner_of(session, row[0]))
 
 
 def remove(session: Session, digest: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, and_, case, exists, literal, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from store.access import projects
+from store.access import people, projects
 from store.clock import UtcDateTime, from_now, now, seconds_since
 from store.tables import BrowserSession, FormerSecret, Person, Token, new_id
 
@@ -41,6 +41,8 @@ class ValidToken:
     expires_at: datetime | None
     remaining_s: float
     """Seconds until it expires, by the database's clock; infinite if `expires_at` is None."""
+    owner: str | None = None
+    """The e-mail address or name of the person whose token it is."""
 
 
 def create(
@@ -104,9 +106,8 @@ def find_valid(session: Session, digest: str) -> ValidToken | None:
     if row is None:
         return _find_by_former_secret(session, digest)
     token, remaining_s = row
-    return ValidToken(
-        token, token.expires_at, math.inf if remaining_s is None else float(remaining_s)
-    )
+    remaining_s = math.inf if remaining_s is None else float(remaining_s)
+    return ValidToken(token, token.expires_at, remaining_s, owner_of(session, token))
 
 
 def _find_by_former_secret(session: Session, digest: str) -> ValidToken | None:
@@ -118,7 +119,15 @@ def _find_by_former_secret(session: Session, digest: str) -> ValidToken | None:
         .join(FormerSecret, FormerSecret.token_id == Token.id)
         .where(FormerSecret.digest == digest, now() < until, is_valid())
     ).one_or_none()
-    return ValidToken(row[0], row[1], float(row[2])) if row is not None else None
+    if row is None:
+        return None
+    return ValidToken(row[0], row[1], float(row[2]), owner_of(session, row[0]))
+
+
+def owner_of(session: Session, token: Token) -> str | None:
+    """The e-mail address or name of the person whose token it is; None if it is nobody's."""
+    owner = session.get(Person, token.owner_id) if token.owner_id is not None else None
+    return people.display_name(owner) if owner is not None else None
 
 
 def rotate(

@@ -65,11 +65,25 @@ class Authenticator:
     """Finds the principal of a secret, with a short cache that never outlives the token."""
 
     def __init__(
-        self, database: Database, failures: RateLimit, clock: Callable[[], float] = time.monotonic
+        self,
+        database: Database,
+        failures: RateLimit,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        issuer: str | None = None,
     ) -> None:
+        """Create an authenticator.
+
+        Args:
+            database: Where the secrets are looked up, by their digests.
+            failures: The limit of wrong secrets by address.
+            clock: Its seconds are those of the cache.
+            issuer: The provider whose people have sessions; None: nobody has.
+        """
         self.failures = failures
         self._database = database
         self._clock = clock
+        self._issuer = issuer
         self._principals: dict[Credential, _CachedPrincipal] = {}
         self._asking: dict[Credential, asyncio.Task[Principal | None]] = {}
         self._invalid: dict[Credential, float] = {}
@@ -177,7 +191,9 @@ class Authenticator:
                 case CredentialKind.COOKIE:
                     return browser_sessions.find(session, digest)
             valid = person_sessions.find(session, digest)
-        if valid is not None and valid.is_stale:
+        if valid is None or valid.person.issuer != self._issuer:
+            return None
+        if valid.is_stale:
             with self._database.write() as session:
                 person_sessions.touch(session, digest)
         return valid
@@ -217,9 +233,10 @@ def principal_of_token(valid: ValidToken) -> Principal:
             f"Expected a token with the role {', '.join(Role)}, received one with the role "
             f"{token.role!r}, which this version of the server does not know."
         )
+    name = f"{token.name} ({valid.owner})" if valid.owner is not None else token.name
     return Principal(
         token.id,
-        token.name,
+        name[:200],
         Role(token.role),
         token.project,
         valid.expires_at,

@@ -197,3 +197,11 @@ def test_the_sign_in_that_is_under_way_cannot_be_read_by_scripts(browser):
 def test_a_cookie_of_nobody_is_no_session(browser, path):
     browser.client.cookies.set(PERSON, "guessed")
     assert browser.client.get(path).status_code == (200 if path == "/healthz" else 401)
+
+
+def test_sessions_end_when_the_server_has_another_provider(browser, new_server, settings):
+    browser.sign_in("ann")
+    new_server()
+    assert status(browser) == 401
+    new_server(**settings)
+    assert status(browser) == 200

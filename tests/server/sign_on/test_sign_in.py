@@ -170,3 +170,10 @@ def test_new_keys_of_the_provider_are_read_when_one_is_unknown(browser, provider
     assert provider.requests.count("/jwks") == 2
     assert browser.sign_in("ann").status_code == 303
     assert provider.requests.count("/jwks") == 2
+
+
+def test_an_address_that_is_not_verified_is_not_shown_as_the_persons(browser, provider):
+    provider.add_user("tom", "vision", email="root@example.com", email_verified=False)
+    browser.sign_in("tom")
+    session = browser.client.get("/api/v1/session").json()
+    assert (session["token_name"], session["person"]["email"]) == ("Tom", None)

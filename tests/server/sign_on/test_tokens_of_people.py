@@ -147,3 +147,11 @@ def test_a_study_goes_on_with_custom_code_while_its_person_has_access(browser, d
         people.end_access(session, lee)
     with database.read() as session:
         assert not people.has_scope(session, lee, "vision", "jobs:run-code")
+
+
+def test_what_a_token_of_a_person_does_says_whose_it_is(browser):
+    browser.sign_in("ann")
+    headers = {"Authorization": f"Bearer {create(browser).json()['secret']}"}
+    spec = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
+    job = browser.client.post("/api/v1/jobs", json=spec, headers=headers).json()
+    assert job["created_by"] == "mine (ann@example.com)"
