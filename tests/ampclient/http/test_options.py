@@ -25,6 +25,7 @@ SEVERAL_REQUESTS = {
     "steps",
     "download",
     "export",
+    "image_content",
     "upload",
     "upload_bundle",
     "upload_weights",
