@@ -39,11 +39,13 @@ class JobView(JobFields):
 
     @property
     def state_text(self) -> str:
-        """The state, with a mark for a tracked run and for a job that only uploads its files."""
+        """The state, with what a job does other than training, and a mark for a tracked run."""
         if self.uploading is not None:
             sent, size = self.uploading.sent_bytes, self.uploading.size_bytes
             share = f" {100 * sent / size:.0f} %" if size else ""
             return f"{self.state}, uploading{share}"
+        if self.activity not in (None, self.state, "training"):
+            return f"{self.state}, {self.activity}"
         return f"{self.state}, tracked" if self.source == Source.TRACKED else str(self.state)
 
     @cached_property

@@ -32,10 +32,11 @@ JOBS_PER_QUERY: Final = 1000
 
 
 class JobVersion(NamedTuple):
-    """What changes whenever a job's steps, state, fields or uploads do; not with its lease."""
+    """What changes whenever a job's steps, state, fields, activity or uploads do; not its lease."""
 
     seq: int
     state: str
+    activity: str | None
     uploading: str | None
 
 
@@ -77,7 +78,7 @@ class JobWatcher:
 
     def end_is_reached(self, job_ids: Collection[str]) -> bool:
         """Whether all of these jobs, which are watched, have ended, or one of them is deleted."""
-        unknown = JobVersion(0, "", None)
+        unknown = JobVersion(0, "", None, None)
         versions = [self._versions.get(job_id, unknown) for job_id in job_ids]
         return any(version is None for version in versions) or all(
             version is not None and version.state in TERMINAL for version in versions
@@ -114,4 +115,4 @@ class JobWatcher:
     def _query(self, job_ids: Sequence[str]) -> dict[str, JobVersion]:
         with self._database.autocommit() as connection:
             rows = jobs.versions(connection, job_ids)
-        return {row.id: JobVersion(row.seq, row.state, row.uploading) for row in rows}
+        return {row.id: JobVersion(row.seq, row.state, row.activity, row.uploading) for row in rows}

@@ -113,6 +113,8 @@ def claim(
         requested=None,
         entries_written=0,
         uploading=None,
+        activity=None,
+        activity_since=None,
         not_before=None,
         started_at=func.coalesce(Job.started_at, now()),
     )

@@ -48,7 +48,8 @@ _ROWS_BY_ID: Final = select(Job.__table__).where(
 )
 # As text: a damaged row may hold anything there.
 _VERSIONS: Final = select(
-    Job.id, Job.seq, Job.state, cast(Job.uploading, String).label("uploading")
+    *(Job.id, Job.seq, Job.state, Job.activity),
+    cast(Job.uploading, String).label("uploading"),
 ).where(Job.id.in_(bindparam("job_ids", expanding=True)), _NOT_IN_TRASH)
 _SEQ: Final = select(Job.project, Job.seq).where(Job.id == bindparam("job_id"), _NOT_IN_TRASH)
 # A message is sent after the commit; if that fails, the reconciler sends it.
@@ -152,7 +153,7 @@ def get_rows(connection: Connection, job_ids: Collection[str]) -> Sequence[Row[A
 
 
 def versions(connection: Connection, job_ids: Collection[str]) -> Sequence[Any]:
-    """What tells whether these jobs have changed: id, seq, state and uploading."""
+    """What tells whether these jobs have changed: id, seq, state, activity and uploading."""
     return connection.execute(_VERSIONS, {"job_ids": list(job_ids)}).all()
 
 
@@ -299,6 +300,16 @@ def show_uploading(session: Session, job_id: str, attempt: int, uploading: dict[
         update(Job)
         .where(Job.id == job_id, Job.attempt == attempt, Job.state.in_(ACTIVE))
         .values(uploading=uploading, updated_at=now())
+        .execution_options(synchronize_session=False)
+    )
+
+
+def show_activity(session: Session, job_id: str, attempt: int, activity: str | None) -> None:
+    """Show what an attempt does from now on; None: it is not known."""
+    session.execute(
+        update(Job)
+        .where(Job.id == job_id, Job.attempt == attempt, Job.state.in_(ACTIVE))
+        .values(activity=activity, activity_since=now(), updated_at=now())
         .execution_options(synchronize_session=False)
     )
 

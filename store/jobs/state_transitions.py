@@ -116,6 +116,8 @@ def end_attempt(
         lease_expires_at=None,
         requested=None,
         uploading=None,
+        activity=None,
+        activity_since=None,
         **(values | ({"finished_at": now()} if state.is_terminal else {"queued_at": now()})),
     )
     if job is not None:

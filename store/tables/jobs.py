@@ -105,6 +105,9 @@ class Job(Base):
     summary: Mapped[dict[str, Any] | None]
     uploading: Mapped[dict[str, Any] | None]
     """The files that its worker still stores after the training; None otherwise."""
+    activity: Mapped[str | None] = mapped_column(String(16))
+    """What its worker says that it does, one of `ampspec.telemetry.activities`; None: not known."""
+    activity_since: Mapped[datetime | None]
     turn_at: Mapped[datetime | None]
     """The queued job of a project with the earliest turn goes first (store.scheduling.fair_share).
 

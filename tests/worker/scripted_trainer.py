@@ -333,6 +333,16 @@ def prints(trainer: Trainer) -> None:
     trainer.succeed()
 
 
+def evaluates_as_allowed(trainer: Trainer) -> None:
+    """Evaluate, train, and save, each until the test allows the next."""
+    trainer.begin()
+    for number, activity in enumerate(("evaluating", "training", "saving"), 1):
+        trainer.write(Frame(FrameType.ACTIVITY, {"activity": activity}))
+        trainer.wait_until_allowed(number)
+    trainer.write(steps(0, 30))
+    trainer.succeed()
+
+
 def trains_as_allowed(trainer: Trainer) -> None:
     """Train as far as the test allows, also while the worker's database is unreachable."""
     trainer.begin()

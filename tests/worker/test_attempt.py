@@ -57,6 +57,21 @@ def test_a_successful_run_is_stored_completely(start: Start) -> None:
     assert running.log() == "ready for good\n"
 
 
+def test_a_job_shows_what_its_trainer_does_until_it_ends(
+    start: Start, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    running = start("evaluates_as_allowed")
+    folder = tmp_path / "datasets"
+    folder.mkdir(exist_ok=True)
+    for number, activity in enumerate(("evaluating", "training", "saving"), 1):
+        wait_until(lambda shown=activity: running.job().activity == shown, f"it shows {activity}")
+        assert running.job().activity_since is not None
+        (folder / "allowed.new").write_text(str(number))
+        (folder / "allowed.new").rename(folder / "allowed")
+    job = running.ended()
+    assert (job.state, job.activity, job.activity_since) == (State.SUCCEEDED, None, None)
+
+
 def test_the_model_and_a_report_are_uploaded(start: Start, tmp_path: Path) -> None:
     running = start("good")
     job = running.ended()

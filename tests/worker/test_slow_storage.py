@@ -61,10 +61,11 @@ def test_a_job_is_paused_once_its_checkpoint_is_recorded(
     uploading = waits_for_uploads(running)
     assert (uploading["files"], uploading["sent_bytes"]) == (1, 0)
     assert uploading["size_bytes"] > 0
-    assert running.job().state == State.PAUSING
+    job = running.job()
+    assert (job.state, job.activity) == (State.PAUSING, "uploading")
     set_rate(FAST)
     job = running.ended()
-    assert (job.state, job.uploading) == (State.PAUSED, None)
+    assert (job.state, job.uploading, job.activity) == (State.PAUSED, None, None)
     assert "from its checkpoint after 10 steps." in job.message
     running.ask(jobs.resume)
     assert run_again(running).ended().state == State.SUCCEEDED

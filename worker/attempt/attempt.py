@@ -10,9 +10,10 @@ from typing import Final
 
 from ampspec.telemetry import Event
 from ampspec.telemetry.activities import Activity
-from store.jobs import attempts
+from store.jobs import attempts, jobs
 from store.leases import max_reconnect_wait_s
 from store.tables import Job
+from worker.attempt.activity_report import ActivityReport
 from worker.attempt.attempt_files import AttemptFiles
 from worker.attempt.attempt_trace import AttemptTrace
 from worker.attempt.finalize import Finalizer, attempt_report
@@ -58,6 +59,7 @@ class JobAttempt:
         self._context, self._job, self._folder = context, job, folder
         self._gang = gang
         self._trace = trace or AttemptTrace(job)
+        self._activities = ActivityReport(self._trace, self._show_activity)
         self._attempt_ended = threading.Event()
         wait_s = max_reconnect_wait_s(context.lease_s)
         notify = partial(context.notifier.notify, job.id)
@@ -94,7 +96,7 @@ class JobAttempt:
             self._update_stop,
             exit_grace_s=context.grace_s,
             rank=gang.first if gang is not None else None,
-            trace=self._trace,
+            activities=self._activities,
         )
         if (sandbox := self._supervisor.sandbox) is not None:
             self._uploader.limit = StorageLimit(sandbox.limits.disk_bytes)
@@ -135,13 +137,21 @@ class JobAttempt:
             self._gang.request_stop()
         return pending_stop.updated(reason, grace_s=self._context.grace_s, now=time.monotonic())
 
+    def _show_activity(self, activity: Activity | None) -> None:
+        job_id, attempt = self._job.id, self._job.attempt
+        self._writer.enqueue_transaction(
+            lambda session: jobs.show_activity(session, job_id, attempt, activity)
+        )
+
     def _on_event_committed(self, event: Event) -> None:
         self._uploader.folder = self._files.output  # known once the trainer has started
         self._uploader.on_event(event)
 
     def _record(self, result: AttemptResult) -> AttemptResult | None:
         """Record the result; if that fails, the error is what is recorded. Returns that."""
-        self._trace.enter(Activity.UPLOADING)
+        self._activities.enter(Activity.UPLOADING)
+        if self._uploader.pending():
+            self._activities.write()
         recorded: AttemptResult | None = None
         finalizer = Finalizer(
             self._writer, self._uploader, self._lease, self._stop_conditions, self._folder

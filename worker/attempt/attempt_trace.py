@@ -4,12 +4,10 @@ The attempt is a child of the request that submitted its job, and links to that 
 before (docs/adr/0100). Its spans end one after the other: an attempt does one thing at a time.
 """
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
 from ampspec.telemetry.activities import Activity
-from ampspec.telemetry.frames import Frame, FrameType
 from infra import traces
 from infra.celery_names import queue_key
 from store.tables import Job
@@ -30,17 +28,7 @@ MAX_SPANS: Final = 100
 """Of one attempt: a long training evaluates and saves thousands of times."""
 
 
-class NoTrace:
-    """Records nothing: of ranks other than rank 0."""
-
-    def enter(self, activity: Activity | None) -> None:
-        """The attempt does this from now on; None: nothing that has a span."""
-
-    def observe(self, frames: Sequence[Frame]) -> None:
-        """Read from the frames of the trainer what it does."""
-
-
-class AttemptTrace(NoTrace):
+class AttemptTrace:
     """Records one attempt; nothing while no spans are sent.
 
     Args:
@@ -97,18 +85,13 @@ class AttemptTrace(NoTrace):
             self._spans_left -= 1
             self._part = traces.begin(name, context=self.context, attributes=self._ids)
 
-    def observe(self, frames: Sequence[Frame]) -> None:
-        """Read from the frames of the trainer what it does."""
-        if self.context is None:
+    def first_steps(self, count: int) -> None:
+        """The first steps have arrived, so many at once."""
+        if self.context is None or self._has_trained:
             return
-        for frame in frames:
-            match frame.type:
-                case FrameType.ACTIVITY:
-                    self.enter(frame.header["activity"])
-                case FrameType.STEPS if not self._has_trained:
-                    self._has_trained = True
-                    self._part.end({"ampcore.steps": frame.header["count"]})
-                    self._part = traces.NOT_RECORDED
+        self._has_trained = True
+        self._part.end({"ampcore.steps": count})
+        self._part = traces.NOT_RECORDED
 
     def end(self, result: AttemptResult | None) -> None:
         """The attempt has ended; None: without a result, and another worker goes on."""

@@ -12,8 +12,8 @@ from ampspec.telemetry.frames import Frame, FrameType
 from infra.job_failure import JobFailure
 from infra.log_config import log_context
 from store.tables import Job
+from worker.attempt.activity_report import NoReport
 from worker.attempt.attempt_files import AttemptFiles, Downloads
-from worker.attempt.attempt_trace import NoTrace
 from worker.attempt.outcome import Failure, TrainerExit, failure_in_worker, invalid_telemetry
 from worker.attempt.profile_request import ProfileForwarder
 from worker.attempt.rank import LocalRank
@@ -45,7 +45,7 @@ class TrainerSupervisor:
         update_stop: Adds the reasons to stop that have come up to those that are pending.
         exit_grace_s: How long the process may take to end after its last frame.
         rank: The rank that it is; None: the job has one process.
-        trace: Records what the process does; None: nothing does.
+        activities: Says what the process does; None: nothing does.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class TrainerSupervisor:
         *,
         exit_grace_s: float,
         rank: LocalRank | None = None,
-        trace: NoTrace | None = None,
+        activities: NoReport | None = None,
     ) -> None:
-        self._trace = trace or NoTrace()
+        self._activities = activities or NoReport()
         self._context, self._job, self._files, self._writer = context, job, files, writer
         self._update_stop, self._exit_grace_s = update_stop, exit_grace_s
         self._rank = rank
@@ -102,12 +102,12 @@ class TrainerSupervisor:
 
     def _run(self) -> TrainerExit:
         self._check_sandbox()
-        self._trace.enter(Activity.DOWNLOADING)
+        self._activities.enter(Activity.DOWNLOADING)
         self._downloads = downloads = self._files.download_in_background()
         if (stop_reason := self._wait_for(downloads)) is not None:
             return TrainerExit(None, 0, stop_reason)
         downloaded = downloads.result()
-        self._trace.enter(Activity.STARTING)
+        self._activities.enter(Activity.STARTING)
         self._process = process = self._take_process()
         try:
             self._files.place_checkpoints(process.folder)
@@ -141,6 +141,7 @@ class TrainerSupervisor:
             if (stop_reason := self._update_stop(NOT_STOPPED).stop_reason) is not None:
                 return stop_reason
             done = _is_done(work)
+            self._activities.observe(())
         return None
 
     def _take_process(self) -> TrainerProcess:
@@ -176,7 +177,7 @@ class TrainerSupervisor:
     def _supervise(self, process: TrainerProcess) -> TrainerExit:
         """Forward frames and log output until the trainer ends or its time to stop is over."""
         if process.ready is not None:
-            self._trace.enter(self._first_activity)
+            self._activities.enter(self._first_activity)
         cgroup = process.folder.cgroup if process.folder is not None else None
         oom_kills = self._context.new_oom_kill_counter(cgroup)
         pending_stop, last = NOT_STOPPED, None
@@ -244,8 +245,8 @@ class TrainerSupervisor:
             self._monitor.count_telemetry(sum(frame.size_bytes for frame in frames))
         self._profile_forwarder.read_answer(frames)
         if any(frame.type is FrameType.READY for frame in frames):
-            self._trace.enter(self._first_activity)
-        self._trace.observe(frames)
+            self._activities.enter(self._first_activity)
+        self._activities.observe(frames)
         chunks = process.log_capture.take(now=at_end)
         if self._rank_log is not None:  # rank 0 alone reports steps and events
             chunks = self._rank_log.lines(chunks, at_end=at_end)

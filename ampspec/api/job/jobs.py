@@ -161,6 +161,15 @@ class JobFields(StoredModel):
         description="The files that its worker still stores; null except between the end of the "
         "training and the end of the job.",
     )
+    activity: str | None = Field(
+        default=None,
+        description="What it is doing, a second late: `downloading`, `starting` (the trainer), "
+        "`preparing` (model and data), `compiling`, `training`, `evaluating`, `saving` or "
+        "`uploading`; null unless a worker has it and says so. Shorter ones are not shown.",
+    )
+    activity_since: datetime | None = Field(
+        default=None, description="When it began that; null without an activity."
+    )
     worker_id: str | None
     latest: Latest | None
     summary: Summary | None

@@ -1,10 +1,12 @@
 // The progress bar of a job with the time left, or of the files that its worker still stores.
 import type { ListedJob } from "../api/types.ts";
 import { bytes, compact, duration, MISSING, percent } from "../display/format.ts";
-import { etaS } from "../display/jobs.ts";
+import { activityText, etaS } from "../display/jobs.ts";
 
 export function Progress({ job }: { job: ListedJob }) {
   if (job.uploading) return <UploadProgress job={job} uploading={job.uploading} />;
+  const doing = activityText(job);
+  if (doing && (job.total_steps === null || job.progress === null)) return <span class="muted" role="status">{doing}</span>;
   if (job.total_steps === null || job.progress === null) return <span class="muted">{job.step > 0 ? `${compact(job.step)} steps` : MISSING}</span>;
   const eta = etaS(job);
   return (
@@ -12,6 +14,7 @@ export function Progress({ job }: { job: ListedJob }) {
       <progress max={1} value={job.progress} aria-label={`Progress of ${job.name}`} />
       <span class="progress-words">
         {percent(job.progress)}
+        {doing && <span class="muted" role="status"> · {doing}</span>}
         {eta !== null && <span class="muted"> · {duration(eta)} left</span>}
       </span>
     </span>

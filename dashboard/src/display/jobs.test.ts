@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Job } from "../api/types.ts";
-import { actionsOf, allowedActions, canExtend, etaS, hasEnded, offersOf, policyText, scaleMode, unreadable } from "./jobs.ts";
+import { actionsOf, activityText, allowedActions, canExtend, etaS, hasEnded, offersOf, policyText, scaleMode, unreadable } from "./jobs.ts";
 
 const job = (parts: object) =>
   ({ state: "running", step: 100, total_steps: 300, examples_per_step: 32, ...parts }) as unknown as Job;
@@ -11,6 +11,13 @@ test("one slow block does not change the estimated time left", () => {
   assert.equal(etaS(job({ summary, latest })), 10);
   assert.equal(etaS(job({ summary: null, latest })), 800);
   assert.equal(etaS(job({ summary, latest, state: "paused" })), null);
+});
+
+test("an activity is shown unless the state says it", () => {
+  assert.equal(activityText(job({ activity: "evaluating" })), "evaluating");
+  assert.equal(activityText(job({ activity: "training" })), null);
+  assert.equal(activityText(job({ state: "starting", activity: "starting" })), null);
+  assert.equal(activityText(job({})), null);
 });
 
 test("a state that only a newer server knows allows no action", () => {

@@ -81,6 +81,11 @@ export function etaS(job: ListedJob): number | null {
   return ((job.total_steps - job.step) * examples) / rate;
 }
 
+/** What a job does, unless it trains as its state says; null: it is not known. */
+export function activityText(job: ListedJob): string | null {
+  return job.activity && job.activity !== "training" && job.activity !== job.state ? job.activity : null;
+}
+
 /** The policy in the spec, and the one that it trains with if that is another one. */
 export function policyText(job: ListedJob): string {
   const chosen = job.summary?.policy ?? job.resolved_policy;

@@ -32,7 +32,7 @@ SPEC = {"model": {"kind": "mlp"}, "data": {"kind": "digits"}}
 JOB_FIELDS = {
     *("id", "source", "name", "project", "state", "reason", "message", "waiting", "priority"),
     "queue",
-    "uploading",
+    *("uploading", "activity", "activity_since", "trace_id"),
     *("attempt", "max_attempts", "failures", "step", "total_steps", "progress"),
     *("policy", "resolved_policy", "model", "labels", "worker_id", "latest", "summary", "metrics"),
     *(

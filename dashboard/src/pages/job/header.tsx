@@ -48,7 +48,7 @@ export function JobHeader({ job, onDone }: { job: Job; onDone: () => void }) {
         {job.extends && <a href={routeHref(["jobs", job.extends])}>extends {job.extends}</a>}
         {job.cloned_from && <a href={routeHref(["jobs", job.cloned_from])}>cloned from {job.cloned_from}</a>}
       </div>
-      {!hasEnded(job.state) && (job.total_steps !== null || job.uploading) && <Progress job={job} />}
+      {!hasEnded(job.state) && (job.total_steps !== null || job.uploading || job.activity) && <Progress job={job} />}
     </header>
   );
 }
