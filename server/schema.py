@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from store.database import Database
 from store.tables import SchemaCompatibility
 
-HEAD: Final = "0031"
+HEAD: Final = "0032"
 """The newest revision in `migrations`; a test compares the two."""
 OLDEST_COMPATIBLE: Final = "0020"
 """The oldest HEAD of a version whose servers and workers work with this schema, beside this one.
