@@ -120,7 +120,10 @@ def _at_attempt_boundary(
     session: Session, job_id: str, previous_range: AttemptSteps, attempt_range: AttemptSteps
 ) -> KeySteps:
     """The changes at the first step of a range, compared with the attempt before it."""
-    last = AttemptSteps(previous_range.attempt, previous_range.end - 1, previous_range.end)
+    # Steps of a tracked run have gaps, also before the step from which its program went on.
+    end = step_before(session, job_id, previous_range.attempt, previous_range.end)
+    last_step = previous_range.end - 1 if end is None else end
+    last = AttemptSteps(previous_range.attempt, last_step, last_step + 1)
     first = AttemptSteps(attempt_range.attempt, attempt_range.start, attempt_range.start + 1)
     scales = [LastLossScales.of(block) for block in read_blocks(session, job_id, last, _is_needed)]
     blocks = read_blocks(session, job_id, first, _is_needed)

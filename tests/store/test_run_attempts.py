@@ -10,7 +10,7 @@ from ampspec.telemetry import Event, EventType
 from store.jobs import attempts, jobs, tracked_runs
 from store.jobs.tracked_runs import EntriesBatch, NewAttempt, StepsNotInOrder
 from store.tables import Attempt, EventRow
-from store.telemetry import compaction, compaction_queue, evaluations, steps
+from store.telemetry import compaction, compaction_queue, evaluations, key_steps, steps
 
 ORIGIN = jobs.Origin("default", "ada", "request-1")
 
@@ -131,7 +131,19 @@ def test_evaluations_of_replaced_steps_are_hidden(database, create, append, make
     assert [row.step for row in earlier] == [3, 7]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_change_of_the_scale_where_a_program_went_on_is_a_key_step(
+    database, create, append, make_block
+):
+    run = create()
+    append(run, 0, make_block(0, 3), make_block(9, 1))
+    append(run, 2, NewAttempt(5), make_block(5, 1, loss_scale=512.0))
+    with database.read() as session:
+        ranges = steps.visible_ranges(session, run.id)
+        found_steps = key_steps.find(session, run.id, ranges, 0, None)
+    assert found_steps.points.changes.steps.tolist() == [5]
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     programs=st.lists(
         st.tuples(st.integers(0, 40), st.integers(1, 20), st.booleans()), min_size=1, max_size=6
