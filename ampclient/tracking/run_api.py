@@ -88,6 +88,8 @@ class RunApi:
     ) -> RunStatus:
         """Send entries; once, unless it is to be repeated as the client is set."""
         if entries and entries[0]["type"] == "image":
+            if total_steps is not None:
+                self.upload(first_entry, [], total_steps, repeat=repeat)
             return self._upload_image(first_entry, entries[0])
         request = endpoints.upload_entries(self._created_id, first_entry, entries, total_steps)
         options: dict[str, Any] = {} if repeat else ONCE

@@ -49,9 +49,10 @@ def store_image(
     finally:
         body.file.unlink(missing_ok=True)
     stored = StoredArtifact(path, IMAGE_KIND, image.step, body.size_bytes, body.sha256)
-    status = runs.append(image.job_id, image.entry, stored)
-    with runs.database.read() as session:
-        is_recorded = artifacts.get(session, image.job_id, path) is not None
-    if not is_recorded:
-        storage.remove(image.job_id, [path])
-    return status
+    try:
+        return runs.append(image.job_id, image.entry, stored)
+    finally:
+        with runs.database.read() as session:
+            is_recorded = artifacts.get(session, image.job_id, path) is not None
+        if not is_recorded:
+            storage.remove(image.job_id, [path])

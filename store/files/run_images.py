@@ -18,14 +18,16 @@ def admit(session: Session, job_id: str, image: StoredArtifact) -> StoredArtifac
 
     The same picture of the same step replaces the one before.
     """
-    artifacts.forget(session, job_id, [image.path])
-    count = select(func.count()).where(Artifact.job_id == job_id, Artifact.kind == IMAGE_KIND)
+    count = select(func.count()).where(
+        Artifact.job_id == job_id, Artifact.kind == IMAGE_KIND, Artifact.path != image.path
+    )
     if (session.scalar(count) or 0) >= MAX_IMAGES:
         return _warning(image, f"a run has at most {MAX_IMAGES:,} pictures.")
     try:
         artifacts.check_quota(session, job_id, image.path, image.kind, image.size_bytes)
     except ArtifactQuotaReached as error:
         return _warning(image, str(error))
+    artifacts.forget(session, job_id, [image.path])
     return image
 
 

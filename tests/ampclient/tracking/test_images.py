@@ -14,6 +14,7 @@ from ampclient.tracking.row_values import UnusableValue
 from store.access import projects
 from store.files import run_images
 from tests.ampclient.tracking.test_restart import log_steps
+from tests.folders import paths_in
 from tests.tables import every_row
 
 
@@ -214,6 +215,23 @@ NO_PICTURES = [
 def test_anything_else_is_refused_with_the_reason(image, message):
     with pytest.raises(UnusableValue, match=message):
         encode_image(image)
+
+
+def test_a_picture_before_the_first_row_keeps_the_number_of_steps(track, job_of):
+    with track(total_steps=10) as run:
+        run.log_image("a", constant(0))
+    assert job_of(run).total_steps == 10
+
+
+def test_the_file_of_a_picture_that_is_not_recorded_is_removed(api, track, monkeypatch):
+    monkeypatch.setattr(run_images, "MAX_IMAGES", 0)
+    run = track()
+    content = encode_image(constant(0)).content
+    query = {"name": "a", "step": 0, "sha256": hashlib.sha256(content).hexdigest()}
+    address = f"/api/v1/runs/{run.id}/images"
+    assert api.client.put(f"{address}/7", params=query, content=content).status_code == 409
+    assert api.client.put(f"{address}/0", params=query, content=content).status_code == 200
+    assert not paths_in(api.data_dir, "*.png")
 
 
 def test_the_same_picture_of_a_step_is_stored_once(track, images_of):
