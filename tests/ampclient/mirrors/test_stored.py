@@ -3,6 +3,9 @@
 import pytest
 
 from ampclient import MirrorFailed
+from ampspec.jobs import State
+from store.jobs import attempts
+from store.telemetry import ingest
 from tests.ampclient.mirrors.test_live import ListMirror
 
 
@@ -39,6 +42,29 @@ def test_a_stored_run_is_mirrored_in_the_order_of_its_steps(client, run_id):
     times = [row.time_s - start.started_at_s for row in mirror.rows]
     assert times == pytest.approx([1.5, 3.0, 3.0, 4.5, 4.5], abs=1e-3)
     assert (end.state, end.results, end.run_id) == ("succeeded", {"final_loss": 20.0}, run_id)
+
+
+def test_a_job_of_a_worker_is_mirrored_with_its_spec(api, client, make_job, make_block):
+    job = make_job(State.RUNNING, labels={"team": "vision"})
+    with api.database.write() as session:
+        ingest.append(session, job.id, 1, [make_block(0, 4)], entries_written=0)
+        attempts.mark_succeeded(session, job.id, 1, {"final_loss": 3.0, "parameters": 10})
+    mirror = ListMirror()
+    assert client.runs.mirror(job.id, mirror).steps == 4
+    [start], [end] = mirror.starts, mirror.ends
+    assert start.params["precision.policy"] == job.policy
+    assert start.params["data.kind"] == "digits"
+    assert start.labels == {"team": "vision"}
+    assert mirror.values[3] == {
+        "loss": 3.0,
+        "loss_scale": 1024.0,
+        "skipped": 0.0,
+        "grad_norm": 1.0,
+        "learning_rate": pytest.approx(0.001),
+        "step_time_s": 0.5,
+        "examples": 64.0,
+    }
+    assert (end.state, end.results) == ("succeeded", {"final_loss": 3.0, "parameters": 10.0})
 
 
 def test_a_run_that_goes_on_is_mirrored_up_to_now(client, track):
