@@ -213,7 +213,7 @@ NEEDS: Final = {
         "run the tests as root in a cgroup that is delegated to them",
         may_lack_in_ci=True,
     ),
-    "mlflow": Need(_problem_of_mirrored_tool("mlflow"), MIRRORS_REMEDY, may_lack_in_ci=True),
+    "mlflow": Need(_problem_of_mirrored_tool("mlflow"), MIRRORS_REMEDY),
     "mpiexec": Need(_problem_of_program("mpiexec.openmpi"), "apt install openmpi-bin"),
     "network namespaces": Need(_problem_of_network_namespaces, "as root: apt install iproute2"),
     # An optional extra, which an older environment may lack.
@@ -227,7 +227,7 @@ NEEDS: Final = {
     "second file system": Need(_problem_of_second_file_system, f"mount a tmpfs at {TMPFS}"),
     "slurm": Need(_problem_of_slurm, f"as root: apt install {slurm.PACKAGES}"),
     "user namespaces": Need(_problem_of_user_namespaces, "apt install util-linux"),
-    "wandb": Need(_problem_of_mirrored_tool("wandb"), MIRRORS_REMEDY, may_lack_in_ci=True),
+    "wandb": Need(_problem_of_mirrored_tool("wandb"), MIRRORS_REMEDY),
 }
 
 NEEDS_OF_FOLDERS: Final = {

@@ -24,7 +24,8 @@ def run_program(api):
     """Runs Python code with MLflow and W&B in a process of its own; returns what it printed."""
 
     def run(code, *arguments, **variables):
-        folders = [needs.packages_of_mirrors(), *sys.path]
+        # What both installations have comes from that of the project.
+        folders = [*sys.path, needs.packages_of_mirrors()]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(folder for folder in folders if folder),
