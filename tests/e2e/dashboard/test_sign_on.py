@@ -91,9 +91,9 @@ def test_a_person_signs_in_works_and_signs_out(person: Any) -> None:
     row = page.get_by_role("table", name="Tokens").get_by_role("row", name="my laptop")
     expect(row.get_by_role("cell", name="ann@example.com")).to_have_count(2)  # made by, belongs to
     page.get_by_role("button", name="Sign out").click()
-    expect(page.get_by_label("Token")).to_be_visible()
+    expect(page.get_by_label("Token", exact=True)).to_be_visible()
     page.reload()
-    expect(page.get_by_label("Token")).to_be_visible()
+    expect(page.get_by_label("Token", exact=True)).to_be_visible()
 
 
 def test_an_admin_ends_a_session_and_the_person_comes_back_to_where_it_was(person: Any) -> None:
@@ -106,7 +106,7 @@ def test_an_admin_ends_a_session_and_the_person_comes_back_to_where_it_was(perso
     admin.get_by_role("link", name="Tokens").click()
     row = admin.get_by_role("table", name="People").get_by_role("row", name="ann@example.com")
     row.get_by_role("button", name="Sign ann@example.com out").first.click()
-    expect(page.get_by_label("Token")).to_be_visible()
+    expect(page.get_by_label("Token", exact=True)).to_be_visible()
     sign_in(page, "ann")
     expect(page.get_by_role("heading", name="Workers")).to_be_visible()
 
@@ -118,4 +118,4 @@ def test_without_access_a_page_says_what_the_operator_must_set(person: Any) -> N
     expect(page.get_by_text("kitchen")).to_be_visible()
     expect(page.get_by_text("AMPCORE_OIDC_GROUPS")).to_be_visible()
     page.get_by_role("link", name="Go to the sign-in page").click()
-    expect(page.get_by_label("Token")).to_be_visible()
+    expect(page.get_by_label("Token", exact=True)).to_be_visible()
