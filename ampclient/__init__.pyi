@@ -82,6 +82,8 @@ from ampspec.api.models import ModelVersion as ModelVersion
 from ampspec.api.notifications import Delivery as Delivery
 from ampspec.api.notifications import Subscription as Subscription
 from ampspec.api.notifications import SubscriptionWithSecret as SubscriptionWithSecret
+from ampspec.api.people import Person as Person
+from ampspec.api.people import PersonSession as PersonSession
 from ampspec.api.projects import Project as Project
 from ampspec.api.retention import ProjectRetention as ProjectRetention
 from ampspec.api.retention import RetentionPreview as RetentionPreview

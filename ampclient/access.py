@@ -1,4 +1,4 @@
-"""`client.tokens`, `client.projects` and `client.retention`: for admins."""
+"""`client.tokens`, `client.people`, `client.projects` and `client.retention`: for admins."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
@@ -10,6 +10,7 @@ from ampclient._http.deprecation import renamed
 from ampclient._http.operations import M, Operations, operation, short_list
 from ampclient._http.options import RequestOptions
 from ampclient._http.pages import read_pages
+from ampspec.api.people import Person
 from ampspec.api.projects import Project
 from ampspec.api.retention import ProjectRetention, RetentionPreview, RetentionRule
 from ampspec.api.tokens import DEFAULT_GRACE_S, CreatedToken, Token
@@ -83,6 +84,35 @@ class Tokens(Operations[M]):
     async def revoke(self, token_id: str, **options: Unpack[RequestOptions]) -> None:
         """Revoke a token, immediately and permanently. Raises NotFound."""
         await self._transport.send(endpoints.revoke_token(token_id), **options)
+
+
+class People(Operations[M]):
+    """The people who have signed in with the server's provider."""
+
+    @short_list
+    def list(
+        self, *, limit: int | None = None, **options: Unpack[RequestOptions]
+    ) -> AsyncGenerator[Person, None]:
+        """All people, newest first, with their open sessions; at most `limit`."""
+        return read_pages(
+            self._transport, endpoints.list_people, options, page_size=100, limit=limit
+        )
+
+    @operation
+    async def end_access(self, person_id: str, **options: Unpack[RequestOptions]) -> None:
+        """End the sessions of a person and revoke its tokens, until it signs in again.
+
+        Take the person out of its groups at the provider first. Raises NotFound.
+        """
+        await self._transport.send(endpoints.end_access(person_id), **options)
+
+    @operation
+    async def sign_out(
+        self, person_id: str, session_id: str, **options: Unpack[RequestOptions]
+    ) -> None:
+        """Sign a person out of one browser. Raises NotFound."""
+        request = endpoints.end_person_session(person_id, session_id)
+        await self._transport.send(request, **options)
 
 
 class Projects(Operations[M]):

@@ -28,7 +28,7 @@ from ampclient._http.transport import Transport
 from ampclient._job.job import AsyncJob, Job
 from ampclient._job.view import JobView
 from ampclient._job.wait import J
-from ampclient.access import Projects, Retention, Tokens
+from ampclient.access import People, Projects, Retention, Tokens
 from ampclient.connection import Connection, resolve
 from ampclient.datasets import Datasets
 from ampclient.files import Files
@@ -69,6 +69,7 @@ class BaseClient(Operations[M], Generic[M, J]):
         self.workers: Workers[M] = Workers(transport, mode)
         self.tokens: Tokens[M] = Tokens(transport, mode)
         self.projects: Projects[M] = Projects(transport, mode)
+        self.people: People[M] = People(transport, mode)
         self.retention: Retention[M] = Retention(transport, mode)
 
     @property

@@ -13,6 +13,7 @@ from ampclient._endpoints.request import (
 )
 from ampspec.api.audit import AuditPage
 from ampspec.api.catalog import Policy, PolicyList, SpecKind, SpecKindList
+from ampspec.api.people import PersonList
 from ampspec.api.projects import Project, ProjectList
 from ampspec.api.retention import ProjectRetention, RetentionPreview
 from ampspec.api.service import ServerVersion
@@ -97,6 +98,24 @@ def rotate_token(token_id: str, grace_s: float) -> JsonRequest[CreatedToken]:
         headers=idempotency_header(),
         read=CreatedToken.from_json,
     )
+
+
+def list_people(limit: int, cursor: str | None) -> JsonRequest[PersonList]:
+    """A page of the people who have signed in with the provider."""
+    place = params(limit=limit, cursor=cursor)
+    return JsonRequest(method="GET", path="/people", params=place, read=PersonList.from_json)
+
+
+def end_access(person_id: str) -> JsonRequest[None]:
+    """End the sessions of a person, and revoke its tokens."""
+    path = f"/people/{quote_path(person_id)}"
+    return JsonRequest(method="DELETE", path=path, headers=idempotency_header(), read=parse_nothing)
+
+
+def end_person_session(person_id: str, session_id: str) -> JsonRequest[None]:
+    """Sign a person out of one browser."""
+    path = f"/people/{quote_path(person_id)}/sessions/{quote_path(session_id)}"
+    return JsonRequest(method="DELETE", path=path, headers=idempotency_header(), read=parse_nothing)
 
 
 def list_projects() -> JsonRequest[list[Project]]:

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ampclient.cli import notifications, runs, shell_completion, top, workers
-from ampclient.cli.access import audit, login, projects, retention, tokens
+from ampclient.cli.access import audit, login, people, projects, retention, tokens
 from ampclient.cli.exit_status import ExitStatus, exit_status_of
 from ampclient.cli.jobs import commands as jobs
 from ampclient.cli.models import models
@@ -37,6 +37,7 @@ app.add_typer(runs.group, name="run")
 app.add_typer(workers.group, name="worker")
 app.add_typer(notifications.group, name="notification")
 app.add_typer(tokens.group, name="token")
+app.add_typer(people.group, name="person")
 app.add_typer(projects.group, name="project")
 app.add_typer(retention.group, name="retention")
 app.add_typer(audit.group, name="audit")

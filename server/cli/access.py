@@ -117,15 +117,19 @@ def create(
 @token_app.command("list")
 def list_tokens() -> None:
     """List every token, newest first. Secrets are not stored and cannot be shown."""
-    from store.access import tokens
+    from store.access import people, tokens
 
     with _transaction() as (session, _actor):
         listed_tokens = tokens.listing(session)
+        owners = people.names(session, {row.owner_id for row in listed_tokens})
     rows = [
-        (row.id, row.name, row.role, " ".join(row.scopes), row.project, _token_state(row))
+        (
+            *(row.id, row.name, row.role, " ".join(row.scopes), row.project, _token_state(row)),
+            owners.get(row.owner_id or "", "nobody"),
+        )
         for row in listed_tokens
     ]
-    typer.echo(table(("ID", "NAME", "ROLE", "SCOPES", "PROJECT", "STATE"), *rows))
+    typer.echo(table(("ID", "NAME", "ROLE", "SCOPES", "PROJECT", "STATE", "OWNER"), *rows))
 
 
 @token_app.command()

@@ -10,6 +10,7 @@ from ampclient.cli.output.tables import ago, fields_text, print_table
 
 if TYPE_CHECKING:
     from ampspec.api.audit import AuditEntry
+    from ampspec.api.people import Person
     from ampspec.api.projects import Project
     from ampspec.api.tokens import Token
     from ampspec.api.workers import Worker
@@ -67,6 +68,7 @@ def print_tokens(tokens: Iterable["Token"]) -> None:
         TableColumn("STATE"),
         TableColumn("CREATED", align_right=True, drop_order=2),
         TableColumn("BY", drop_order=1),
+        TableColumn("OWNER", drop_order=4),
     )
     rows = [
         (
@@ -78,8 +80,37 @@ def print_tokens(tokens: Iterable["Token"]) -> None:
             token_state(token),
             ago(token.created_at),
             formats.printable(token.created_by or UNKNOWN),
+            formats.printable(token.owner or token.owner_id or "nobody"),
         )
         for token in tokens
+    ]
+    print_table(columns, rows)
+
+
+def print_people(people: Iterable["Person"]) -> None:
+    """One row for each person, and below it one for each of its open sessions."""
+    from ampclient._display.terminal_table import TableColumn
+
+    columns = (
+        TableColumn("ID"),
+        TableColumn("PERSON", min_width=12),
+        TableColumn("MAY DO", drop_order=2),
+        TableColumn("SIGNED IN", align_right=True, drop_order=1),
+        TableColumn("SESSIONS"),
+    )
+    rows = [
+        (
+            person.id,
+            formats.printable(person.email or person.name),
+            "; ".join(
+                " ".join((f"{grant.role} of {grant.project}", *grant.scopes))
+                for grant in person.grants
+            )
+            or "nothing",
+            ago(person.signed_in_at),
+            ", ".join(f"{session.id} ({session.address})" for session in person.sessions) or "none",
+        )
+        for person in people
     ]
     print_table(columns, rows)
 

@@ -58,6 +58,7 @@ def test_the_help_lists_nouns_the_short_forms_the_fleet_and_the_login():
         "file",
         "worker",
         "token",
+        "person",
         "project",
         "retention",
         "audit",

@@ -96,10 +96,10 @@ def test_tokens_are_listed_without_their_secrets_and_revoked_by_id(migrated):
     output = listed.stdout
     assert not any(secret in listed.output + revoked.output for secret in (root, ada))
     header, first, second = output.splitlines()
-    assert header.split() == ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "STATE"]
+    assert header.split() == ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "STATE", "OWNER"]
     assert first.startswith(f"{row.id}  ada ")
     assert "revoked 20" in first
-    assert second.endswith("valid")
+    assert second.split()[-2:] == ["valid", "nobody"]
 
 
 def test_revoking_the_last_admin_or_an_unknown_token_fails(migrated):

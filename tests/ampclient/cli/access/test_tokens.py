@@ -56,7 +56,7 @@ def test_list_shows_which_tokens_are_valid_expired_or_revoked(ampctl, server):
         ampctl("token", "create", "anna")
         server.tokens[-1] |= {"expires_at": expires_at, "revoked_at": revoked_at}
     rows = [line.split() for line in ampctl("token", "list").out.splitlines()]
-    assert rows[0] == ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "STATE", "CREATED", "BY"]
+    assert rows[0] == ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "STATE", "CREATED", "BY", "OWNER"]
     assert [row[4] for row in rows[1:]] == ["valid", "expired", "revoked"]
     assert ampctl("token", "list", "--json").json() == server.tokens
 
