@@ -27,6 +27,8 @@ DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
 TIMEOUT_S: Final = 10.0
 CACHE_S: Final = 3600.0
 """How long addresses and keys are used; an unknown key has them read again at once."""
+FAILURE_S: Final = 3.0
+"""For so long after a failure it is not tried again: those who wait are told at once."""
 ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 TELL: Final = "Tell the operator of this server."
 
@@ -40,6 +42,8 @@ class Provider:
         self._metadata: Mapping[str, Any] = {}
         self._keys: KeySet | None = None
         self._read_at = -float("inf")
+        self._failure: ProviderFailed | None = None
+        self._failed_at = 0.0
         self._reading = asyncio.Lock()
         self.clock_ahead_s: float | None = None
         """How far this machine's clock was ahead of the provider's, within a second or two."""
@@ -92,8 +96,15 @@ class Provider:
     async def metadata(self, *, refresh: bool = False) -> Mapping[str, Any]:
         """The addresses of the provider, and what it supports. Raises ProviderFailed."""
         async with self._reading:
+            if self._failure is not None and self._clock() < self._failed_at + FAILURE_S:
+                raise self._failure
             if refresh or self._clock() > self._read_at + CACHE_S:
-                document = await self._read_metadata()
+                try:
+                    document = await self._read_metadata()
+                except ProviderFailed as error:
+                    self._failure, self._failed_at = error, self._clock()
+                    raise
+                self._failure = None
                 self._metadata, self._keys, self._read_at = document, None, self._clock()
             return self._metadata
 

@@ -272,6 +272,20 @@ def test_a_provider_that_cannot_be_reached_is_told(browser, new_server, settings
     assert "cannot reach http://127.0.0.1:1/.well-known/openid-configuration" in line
 
 
+def test_a_provider_that_fails_is_asked_again_only_some_seconds_later(browser, server):
+    """Otherwise each of many people would wait for the timeout of those before."""
+    provider = server.app.state.services.sign_on.provider
+    seconds = [1000.0]
+    provider._clock = lambda: seconds[0]
+    browser.provider.metadata = {"issuer": "https://evil.example"}
+    path = "/api/v1/sign-in/start"
+    assert [browser.client.get(path).status_code for _ in range(3)] == [502] * 3
+    assert len(browser.provider.requests) == 1
+    browser.provider.metadata = {}
+    seconds[0] += 4.0
+    assert browser.client.get(path).status_code == 303
+
+
 BROKEN = {
     "another issuer": ({"issuer": "https://evil.example"}, "expected AMPCORE_OIDC_ISSUER"),
     "no token endpoint": ({"token_endpoint": None}, "as token_endpoint"),
