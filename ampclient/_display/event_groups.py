@@ -21,6 +21,7 @@ REPEATED: Final = frozenset(
         EventType.LOSS_SPIKE,
         EventType.GRAD_NORM_JUMP,
         EventType.NOT_REPRODUCIBLE,
+        EventType.STEP_TIMES,
         EventType.CHECKPOINT_SAVED,
         EventType.WARNING,
     }

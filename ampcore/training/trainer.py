@@ -33,7 +33,7 @@ from ampcore.training.result.model_selection import ModelSelection
 from ampcore.training.result.train_result import TrainResult
 from ampcore.training.run.prepared_context import prepared_context
 from ampcore.training.run.run import Run
-from ampcore.training.run.saving import save
+from ampcore.training.run.saving import save_at_end
 from ampcore.training.run.start import start_or_resume
 from ampcore.training.state.model_weights import parameters
 from ampcore.training.train_loop import train
@@ -246,6 +246,11 @@ class Trainer:
         """The health of the loss scale; None before the run begins."""
         return self._current_run.diagnostics.scale_health if self._current_run else None
 
+    @property
+    def input_s(self) -> float:
+        """Seconds that the steps of the run have waited for examples."""
+        return self._current_run.runner.input_s if self._current_run else 0.0
+
     def request_profile(self, steps: int) -> None:
         """Profile the next steps of the run; may be called from another thread.
 
@@ -324,8 +329,7 @@ class Trainer:
         except TrainingError as error:
             # After the cause is fixed, the job can resume from there.
             if not context.job.shards_tables or isinstance(error, SAME_ON_ALL_RANKS):
-                callback_buffer.activity(Activity.SAVING)
-                save(run)
+                save_at_end(run)
             raise
         finally:
             # A failed run needs it most.
@@ -334,8 +338,7 @@ class Trainer:
             run.recorder.abandon()
         train_s = time.perf_counter() - started_at
         if not run.is_done or context.spec.train.checkpoint_every_s is not None:
-            callback_buffer.activity(Activity.SAVING)
-            save(run)
+            save_at_end(run)
         peak_memory = hardware.peak_memory(context.device.kind)
         result = self._result(run, train_s, peak_memory.bytes, callback_buffer)
         return replace(result, history=reports.history, epochs=tuple(reports.epochs))

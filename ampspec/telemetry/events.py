@@ -39,6 +39,7 @@ class EventType(StrEnum):
     EXPLANATION = "explanation"
     PROFILE = "profile"
     RANKS = "ranks"
+    STEP_TIMES = "step_times"
     WARNING = "warning"
 
 

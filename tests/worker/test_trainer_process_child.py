@@ -157,7 +157,8 @@ def test_a_stopped_job_resumes_from_its_checkpoint_on_request(start, job, tmp_pa
     process.send(job(**ENDLESS), tmp_path)
     process.next(FrameType.STEPS)
     os.kill(process.pid, signal.SIGTERM)
-    *_, saved, last = process.frames()
+    *_, saved, times, last = process.frames()
+    assert times.header["event"] == "step_times"
     assert (saved.header["event"], last.type) == ("checkpoint_saved", FrameType.STOPPED)
     assert (tmp_path / saved.header["data"]["file"]).is_file()
 

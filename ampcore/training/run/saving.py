@@ -7,6 +7,7 @@ from ampcore.phase_scopes import phase_span
 from ampcore.phases import Phase
 from ampcore.training.run.checkpoints import StateToSave
 from ampcore.training.run.run import Run
+from ampspec.telemetry.activities import Activity
 
 
 def save(run: Run) -> None:
@@ -23,6 +24,12 @@ def save(run: Run) -> None:
         run.checkpoints.save(run.runner, _state_to_save(run, arrays))
     if not run.needs_snapshots:
         run.recovery.discard()
+
+
+def save_at_end(run: Run) -> None:
+    """Save as `save`, after the last step of this attempt."""
+    run.callback_buffer.activity(Activity.SAVING)
+    save(run)
 
 
 def _state_to_save(run: Run, arrays: Mapping[str, Any]) -> StateToSave:

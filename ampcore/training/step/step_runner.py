@@ -44,6 +44,7 @@ class StepRunner:
         state: What the next step depends on.
         weights: The models as they are evaluated and saved.
         tables: The tables of which this rank has some rows.
+        input_s: The time that all blocks have waited for examples.
         communication_s: The time that the last block waited for other ranks and for transfers.
     """
 
@@ -69,7 +70,7 @@ class StepRunner:
             self.networks, optimizers, train_step.loss_scales, scale_spec, self.tables
         )
         self.weights = ModelWeights(self.task, optimizers, self.tables)
-        self.communication_s = 0.0
+        self.communication_s = self.input_s = 0.0
 
     @property
     def task(self) -> Task:
@@ -163,6 +164,7 @@ class StepRunner:
         available = min(self._plan.left_in_epoch(first_step), window.end_batch - batch)
         available = available if max_steps is None else min(available, max_steps)
         asked_at = time.perf_counter()
+        self.input_s += asked_at - started_at
         count = min(self.communicator.all_gather_object(self._block_size.next_size(available)))
         start = time.perf_counter()
         self.state.scales, rows = self._loop.run(

@@ -10,7 +10,7 @@ const MIN_GROUP = 3;
 /** Types that a job can have by the hundred; results, as evaluations, are never grouped. */
 const REPEATED: ReadonlySet<string> = new Set([
   "allocation", "overflow", "scale_growth", "loss_spike", "grad_norm_jump", "not_reproducible", "checkpoint_saved",
-  "warning",
+  "step_times", "warning",
 ]);
 const NON_FINITE: ReadonlySet<unknown> = new Set(["NaN", "Infinity", "-Infinity"]);
 const NUMBER = /-?\d[\d.,]*(?:e[-+]?\d+)?|\b(?:nan|inf|infinity)\b/gi;

@@ -7,7 +7,7 @@ import { isMetric, metricValue } from "./metrics.ts";
 export const EVENT_TYPES = [
   "state", "edited", "allocation", "preflight", "started", "data_fetched", "resumed", "weights_loaded", "engine", "overflow",
   "scale_growth", "loss_spike", "grad_norm_jump", "not_reproducible", "rollback", "float32_fallback", "epoch", "evaluation",
-  "stopped_early", "checkpoint_saved", "scale_table", "model_saved", "explanation", "profile", "ranks", "warning",
+  "stopped_early", "checkpoint_saved", "scale_table", "model_saved", "explanation", "profile", "ranks", "step_times", "warning",
 ] as const;
 
 type Data = Record<string, unknown>;

@@ -78,6 +78,19 @@ def test_validation_metrics_are_plotted_at_their_steps(
     expect(readout).to_contain_text(re.compile(r"^\d.*loss \d.*validation \d"))
 
 
+def test_the_time_of_a_training_is_shown_by_part(open_signed_in: Any, finished_jobs: Any) -> None:
+    job, _ = finished_jobs
+    times = [event.data for event in job.events() if event.type == "step_times"]
+    assert sum(part["steps"] for part in times) == job.step
+    page = open_signed_in(f"#/jobs/{job.id}")
+    section = page.get_by_role("region", name="Where the time goes")
+    parts = section.get_by_role("listitem")
+    expect(parts).to_contain_text(
+        ["compute", "input", "evaluation", "checkpoint", "telemetry", "other"]
+    )
+    expect(section.locator("svg title").first).to_contain_text("steps 0 to ")
+
+
 def test_a_finished_job_is_extended_by_some_epochs(
     open_signed_in: Any, finished_jobs: Any, stack: Any
 ) -> None:

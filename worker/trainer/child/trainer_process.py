@@ -41,6 +41,7 @@ from ampspec.telemetry.process_usage import ProcessUsage
 from ampspec.telemetry.steps.steps_frame import steps_frame
 from infra.parent_death import die_with_parent
 from worker.trainer.child import fork_server
+from worker.trainer.child.step_times import StepTimes
 from worker.trainer.child.usage_columns import UsageColumns
 
 STDIN: Final = 0
@@ -168,10 +169,22 @@ def _train(
                 trainer.request_profile(messages.get()["profile"]["steps"])
             return stop.is_set()
 
-        def on_block(block: StepBlock) -> None:
-            frame_writer.block(usage.add_to(block))
+        times = StepTimes(lambda: trainer.input_s)
 
-        result = trainer.run(on_block, frame_writer.event, should_stop, frame_writer.activity)
+        def on_block(block: StepBlock) -> None:
+            times.add(block)
+            with times.telemetry():
+                frame_writer.block(usage.add_to(block))
+            if (event := times.event_if_due()) is not None:
+                frame_writer.event(event)
+
+        def on_activity(activity: Activity) -> None:
+            times.enter(activity)
+            frame_writer.activity(activity)
+
+        result = trainer.run(on_block, frame_writer.event, should_stop, on_activity)
+        if (event := times.last_event()) is not None:
+            frame_writer.event(event)
     except SpecValidationError as error:
         return _failed(Reason.INVALID_SPEC, " ".join(map(str, error.problems)))
     except TrainingError as error:

@@ -14,12 +14,13 @@ import { SettingItems } from "../../plots/settings/items.tsx";
 import { smoothPanel } from "../../plots/smoothing.ts";
 import { STEPS, xKinds, xLabel, xMap, type XMap } from "../../plots/x-axis.ts";
 import { number, lossScale } from "../../display/format.ts";
-import { hasEnded } from "../../display/jobs.ts";
+import { hasEnded, isTracked } from "../../display/jobs.ts";
 import { PlotControls } from "./plot-controls.tsx";
 import { SkipMarkers } from "./skip-markers.tsx";
 import type { TabProps } from "./tab-props.ts";
 import { rangeFromQuery, zoomTo } from "./ranges.ts";
 import { SkipDialog } from "./skip-dialog.tsx";
+import { StepTimes } from "./step-times.tsx";
 import { ZoomBar } from "./zoom-bar.tsx";
 
 const POINTS = 1000;
@@ -44,7 +45,7 @@ export function evaluationsPath(jobId: string, query: URLSearchParams): string {
   return `/jobs/${encodeURIComponent(jobId)}/evaluations?${queryString({ max_points: POINTS, ...view })}`;
 }
 
-export function Plots({ job, route, intervalMs, steps, evaluations }: TabProps) {
+export function Plots({ job, route, intervalMs, pulse, steps, evaluations }: TabProps) {
   const range = rangeFromQuery(route.query);
   // They add curves: a plot without them would be drawn again, perhaps while the user drags across it.
   if (evaluations.data === null && !evaluations.error) return <LoadingState what="evaluations" />;
@@ -52,7 +53,7 @@ export function Plots({ job, route, intervalMs, steps, evaluations }: TabProps) 
     <LoadState what="steps" of={steps}>
       {(loaded) =>
         (loaded.data["step"]?.length ?? 0) > 0 || range !== null ? (
-          <StepPlots job={job} query={route.query} intervalMs={intervalMs} steps={loaded} evaluations={evaluations.data?.items ?? NO_EVALUATIONS} />
+          <StepPlots job={job} query={route.query} intervalMs={intervalMs} pulse={pulse} steps={loaded} evaluations={evaluations.data?.items ?? NO_EVALUATIONS} />
         ) : (
           <NoSteps job={job} />
         )
@@ -65,11 +66,12 @@ interface Props {
   job: Job;
   query: URLSearchParams;
   intervalMs: number;
+  pulse: number;
   steps: Steps;
   evaluations: readonly Evaluation[];
 }
 
-function StepPlots({ job, query, intervalMs, steps, evaluations }: Props) {
+function StepPlots({ job, query, intervalMs, pulse, steps, evaluations }: Props) {
   const [marker, setMarker] = useState<SkipMarker | null>(null);
   const [moving, setMoving] = useState<number | null>(null);
   const range = rangeFromQuery(query);
@@ -124,6 +126,7 @@ function StepPlots({ job, query, intervalMs, steps, evaluations }: Props) {
           />
         ))}
       </div>
+      {!isTracked(job) && <StepTimes {...{ job, intervalMs, pulse }} range={shown} />}
       {marker && <SkipDialog job={job} marker={marker} onShow={show} onClose={() => setMarker(null)} />}
     </div>
   );
