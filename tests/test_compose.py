@@ -22,6 +22,7 @@ from packaging.utils import canonicalize_name
 from sqlalchemy import make_url
 from typer.testing import CliRunner
 
+from ampspec.jobs.run_images import MAX_IMAGE_BYTES
 from server.cli.app import app as ampserver
 from server.http.access.auth_middleware import PUBLIC_PATHS
 from server.http.limits import MAX_BODY_BYTES, UPLOADS
@@ -255,7 +256,9 @@ def test_the_proxy_limits_no_uploads() -> None:
     )
     assert {method for method, _ in UPLOADS} == {"PUT", "PATCH"}
     folders = ("/api/v1/datasets/", "/api/v1/files/")
-    assert all(path.pattern.startswith(folders) for _, path in UPLOADS)
+    limited = [path.pattern for _, path in UPLOADS if not path.pattern.startswith(folders)]
+    assert limited == ["/api/v1/runs/[^/]+/images/[^/]+"]
+    assert MAX_IMAGE_BYTES < 10_000_000
 
 
 def test_the_proxy_can_retry_a_post_that_no_server_received() -> None:

@@ -80,7 +80,7 @@ def test_the_figures_and_the_worst_examples_are_printed(ampctl, job):
         ["cat", "3", "2", "1", "0.6667", "0.8", "–"],
         ["dog", "1", "2", "0.5", "1", "–", "0.875"],
         ["cat", "dog", "1"],
-        ["1", "0.5", "1", "1.5", "-0.25", "NaN"],
+        ["0.5", "1", "1.5", "-0.25", "NaN"],
         ["17", "NaN", "cat;", "1", "dog;", "2.5"],
     ):
         assert line in lines, line
