@@ -64,7 +64,6 @@ def spans(traced_job: Any, collector: TraceReceiver) -> dict[str, ReceivedSpan]:
     return {span.name: span for span in reversed(trace)}
 
 
-@pytest.mark.quick
 def test_one_trace_has_the_request_and_each_part_until_the_first_step(
     spans: dict[str, ReceivedSpan],
 ) -> None:
@@ -177,7 +176,6 @@ def test_a_collector_that_is_away_neither_stops_jobs_nor_the_end(
     assert stack.stop() == 0
 
 
-@pytest.mark.quick
 def test_without_an_endpoint_there_are_no_traces(stack: Stack) -> None:
     job = stack.client.jobs.submit(SPEC).wait(timeout_s=DEADLINE_S)
     assert job.state == State.SUCCEEDED
