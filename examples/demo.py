@@ -80,7 +80,7 @@ def print_results(jobs: Sequence[Job]) -> None:
             f"{result.steps}",
             f"{result.skipped}",
             format_scale(result.final_loss_scale),
-            f"{result.examples_per_s:,.0f}",
+            f"{result.median_examples_per_s:,.0f}",
         )
     console.print()
     console.print(table)
@@ -94,12 +94,12 @@ def describe_results(results: dict[str, Summary]) -> str:
     accuracies = [result.val_accuracy or 0.0 for result in results.values()]
     low, high = min(accuracies), max(accuracies)
     float16 = results["mixed_float16"]
-    fastest = max(results, key=lambda policy: results[policy].examples_per_s)
+    fastest = max(results, key=lambda policy: results[policy].median_examples_per_s or 0.0)
     return (
         f"The three precisions end {100 * (high - low):.1f} percentage points apart: {low:.1%} to "
         f"{high:.1%} of unseen digits are right. mixed_float16 skipped {float16.skipped} of its "
         f"{float16.steps} steps while its loss scale came down. {fastest} was the fastest on this "
-        "machine (examples/s leave out the first steps of a job, which wait for the compiler)."
+        "machine (examples/s are the median of all steps)."
     )
 
 
