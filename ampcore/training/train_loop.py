@@ -1,6 +1,7 @@
 """The order of a run: blocks of steps, and what happens before and after each of them."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from ampcore.diagnostics.steps.attribution import Attribution
 from ampcore.training.ranks.overflow import overflow_causes_of_ranks
@@ -43,7 +44,8 @@ def train_block(run: Run, until: int | None = None) -> None:
     """
     runner, diagnostics, first_step = run.runner, run.diagnostics, run.totals.steps
     run.emit(run.recorder.before_block(first_step))
-    run.emit(diagnostics.before_block(first_step))
+    with _diagnosing(run, is_due=diagnostics.is_sample_due(first_step)):
+        run.emit(diagnostics.before_block(first_step))
     run.emit(run.repeater.before_block(runner, first_step))
 
     # Which skip is explained depends on the time; all ranks stop at the same one.
@@ -74,6 +76,11 @@ def train_block(run: Run, until: int | None = None) -> None:
     run.emit(run.recorder.finish_if_done(run.runner))
 
 
+def _diagnosing(run: Run, *, is_due: bool) -> AbstractContextManager[None]:
+    """Report that the run diagnoses inside, if it does."""
+    return run.callback_buffer.during(Activity.DIAGNOSING) if is_due else nullcontext()
+
+
 def _max_steps(run: Run, until: int | None) -> int | None:
     """The most steps of the next block, if there is a limit."""
     done = run.totals.steps
@@ -90,7 +97,8 @@ def _max_steps(run: Run, until: int | None) -> int | None:
 
 def _overflow_causes(run: Run, block: StepBlock, *, stops_at_skip: bool) -> OverflowCauses:
     """Why the last step of the block was skipped, if the block stopped to explain it."""
-    causes = run.diagnostics.after_block(block, stopped_at_skip=stops_at_skip)
+    with _diagnosing(run, is_due=stops_at_skip and bool(block["skipped"][-1])):
+        causes = run.diagnostics.after_block(block, stopped_at_skip=stops_at_skip)
     if stops_at_skip and block["skipped"][-1]:
         causes = overflow_causes_of_ranks(run.context.communicator, causes)
     for cause in causes.values():

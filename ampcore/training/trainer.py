@@ -320,7 +320,8 @@ class Trainer:
         self._current_run = run
         reports = self._reports(run)
         started_at = time.perf_counter()
-        callback_buffer.activity(Activity.TRAINING)
+        if not run.diagnostics.is_sample_due(run.totals.steps):  # which comes first
+            callback_buffer.activity(Activity.TRAINING)
         try:
             train(run, reports, should_stop)
         except (RankDisconnected, RankFailed, RanksDiffer):

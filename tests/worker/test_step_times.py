@@ -7,7 +7,10 @@ from ampspec.telemetry import Event, StepBlock
 from ampspec.telemetry.activities import Activity
 from worker.trainer.child.step_times import MIN_INTERVAL_S, StepTimes
 
-PARTS = ("compute_s", "input_s", "evaluation_s", "checkpoint_s", "telemetry_s", "other_s")
+PARTS = (
+    *("compute_s", "input_s", "diagnostics_s", "evaluation_s", "checkpoint_s"),
+    *("telemetry_s", "other_s"),
+)
 
 
 class Training:
@@ -47,6 +50,8 @@ def test_each_part_is_that_of_its_interval_and_the_rest_is_other(training: Train
     training.times.enter(Activity.COMPILING)
     training.now += 20
     training.times.enter(Activity.TRAINING)
+    training.now += 5  # the step is traced and compiled when it is first called
+    assert training.block(1, 0.0) is None
     training.input_s += 0.5
     training.pause(Activity.EVALUATING, 0.75)
     training.pause(Activity.SAVING, 0.25)
@@ -56,13 +61,13 @@ def test_each_part_is_that_of_its_interval_and_the_rest_is_other(training: Train
     event = training.block(16, 0.125)
     assert event is not None
     expected = {
-        **{"first_step": 0, "steps": 16, "wall_s": 3.5},
+        **{"first_step": 0, "steps": 17, "wall_s": 3.5},
         **{"compute_s": 1.5, "input_s": 0.5, "evaluation_s": 0.75, "checkpoint_s": 0.25},
         **{"telemetry_s": 0.125, "other_s": 0.375},
     }
     assert {name: event.data[name] for name in expected} == expected
-    assert event.step == 15
-    assert event.data["message"].startswith("16 steps took 3.5 s: compute 42.9 %, input 14.3 %")
+    assert event.step == 16
+    assert event.data["message"].startswith("17 steps took 3.5 s: compute 42.9 %, input 14.3 %")
 
 
 def test_the_intervals_of_a_long_training_are_few_and_have_all_of_its_time(

@@ -19,6 +19,7 @@ SPAN_NAMES: Final = {
     Activity.STARTING: "start trainer",
     Activity.PREPARING: "prepare model and data",
     Activity.COMPILING: "compile",
+    Activity.DIAGNOSING: "diagnose",
     Activity.EVALUATING: "evaluate",
     Activity.SAVING: "save",
     Activity.UPLOADING: "upload files",

@@ -71,6 +71,10 @@ class RunDiagnostics:
         """The maximum number of steps in the next block; None: any."""
         return self._ranges.steps_until_due(step)
 
+    def is_sample_due(self, step: int) -> bool:
+        """Whether `before_block` measures something, which pauses the training."""
+        return self._samples_table(step) or self._ranges.is_due(step)
+
     def before_block(self, step: int) -> Iterator[Event]:
         """Sample the gradients and the ranges of the next step, where a sample is due.
 

@@ -164,8 +164,9 @@ class JobFields(StoredModel):
     activity: str | None = Field(
         default=None,
         description="What it is doing, a second late: `downloading`, `starting` (the trainer), "
-        "`preparing` (model and data), `compiling`, `training`, `evaluating`, `saving` or "
-        "`uploading`; null unless a worker has it and says so. Shorter ones are not shown.",
+        "`preparing` (model and data), `compiling`, `training`, `diagnosing` (value ranges, or a "
+        "skipped step), `evaluating`, `saving` or `uploading`; null unless a worker has it and "
+        "says so. Shorter ones are not shown.",
     )
     activity_since: datetime | None = Field(
         default=None, description="When it began that; null without an activity."

@@ -6,7 +6,7 @@ import { intervalsOf, totals } from "./step-times.ts";
 const event = (first_step: number, steps: number, times: object) =>
   ({
     type: "step_times",
-    data: { first_step, steps, compute_s: 0, input_s: 0, evaluation_s: 0, checkpoint_s: 0, telemetry_s: 0, other_s: 0, ...times },
+    data: { first_step, steps, compute_s: 0, input_s: 0, diagnostics_s: 0, evaluation_s: 0, checkpoint_s: 0, telemetry_s: 0, other_s: 0, ...times },
   }) as unknown as Event;
 
 test("the shares of an interval add up to its time", () => {

@@ -1,7 +1,7 @@
 // Where the time of a training went: the events `step_times` as stacked shares of each interval.
 import type { Event } from "../api/types.ts";
 
-export const PARTS = ["compute", "input", "evaluation", "checkpoint", "telemetry", "other"] as const;
+export const PARTS = ["compute", "input", "diagnostics", "evaluation", "checkpoint", "telemetry", "other"] as const;
 export type Part = (typeof PARTS)[number];
 
 /** An interval of a training: its steps, and the share of its time that each part took. */

@@ -265,9 +265,10 @@ class RecordedRun:
 
     def __init__(self, spec, should_stop=None, fails=(), **trainer):
         self.blocks, self.events, self.result, self.error = [], [], None, None
+        self.activities = []
         try:
             self.result = Trainer(spec, **trainer).run(
-                self.blocks.append, self.events.append, should_stop
+                self.blocks.append, self.events.append, should_stop, self.activities.append
             )
         except fails as error:
             self.error = error

@@ -98,6 +98,13 @@ def test_each_skipped_step_is_an_overflow_event_that_halves_the_scale(float16_ru
         assert event.data["scale_after"] == event.data["scale_before"] / 2
 
 
+def test_a_run_says_when_it_diagnoses_evaluates_and_saves(float16_run):
+    """Here it diagnoses skipped steps."""
+    activities = float16_run.activities
+    assert activities[:4] == ["compiling", "training", "diagnosing", "training"]
+    assert activities[-2:] == ["evaluating", "saving"]
+
+
 def test_growth_of_the_scale_is_an_event(float16_run):
     growths = float16_run.of(EventType.SCALE_GROWTH)
     assert growths

@@ -14,7 +14,11 @@ from ampspec.telemetry.activities import Activity
 
 MIN_INTERVAL_S: Final = 2.0
 SHARE: Final = 0.05
-PAUSES: Final = {Activity.EVALUATING: "evaluation_s", Activity.SAVING: "checkpoint_s"}
+PAUSES: Final = {
+    Activity.DIAGNOSING: "diagnostics_s",
+    Activity.EVALUATING: "evaluation_s",
+    Activity.SAVING: "checkpoint_s",
+}
 
 
 class StepTimes:
@@ -45,9 +49,14 @@ class StepTimes:
 
     def add(self, block: StepBlock) -> None:
         """Count the steps of a block, which were trained since the block before."""
+        block_s = float(block["step_time_s"].sum(dtype="float64"))
+        if self._next_step is None:
+            # Before the first block the rest of the time was that of the compiler.
+            self._mark()
+            self._training_s = min(self._training_s, block_s)
         self._next_step = block.end_step
         self._steps += len(block)
-        self._steps_s += float(block["step_time_s"].sum(dtype="float64"))
+        self._steps_s += block_s
 
     @contextmanager
     def telemetry(self) -> Iterator[None]:
