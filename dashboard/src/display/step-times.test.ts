@@ -23,7 +23,7 @@ test("steps that a later attempt has repeated count once", () => {
 
 test("the last evaluation, without further steps, is in the totals", () => {
   const intervals = intervalsOf([event(0, 10, { compute_s: 1 }), event(10, 0, { evaluation_s: 2 })]);
-  assert.deepEqual(totals(intervals).slice(0, 3), [["compute", 1], ["input", 0], ["evaluation", 2]]);
+  assert.deepEqual(totals(intervals).slice(0, 4), [["compute", 1], ["input", 0], ["diagnostics", 0], ["evaluation", 2]]);
 });
 
 test("an event with other data is left out", () => {

@@ -36,6 +36,7 @@ class StepTimes:
         self._activity: Activity | None = None
         self._marked_at = self._began_at = clock()
         self._input_s = 0.0
+        self._steps_s = self._telemetry_s = self._training_s = 0.0
         self._next_step: int | None = None
         self._clear()
 
