@@ -89,12 +89,14 @@ def _encoded_block(entry: RunSteps, at: Location) -> EncodedBlock:
         for name in LATEST_COLUMNS
         if name in names and (value := _last_value(block, name)) is not None
     }
+    if block["examples"].any():  # else the program does not say how many there are
+        latest["examples_per_s"] = block.examples_per_s
     return EncodedBlock(
         first_step=block.first_step,
         count=len(block),
         stats=block.stats,
         payload=encode(block),
-        latest={**latest, "examples_per_s": block.examples_per_s},
+        latest=latest,
         totals={} if entry.scale_health is None else {"scale_health": entry.scale_health},
         columns=tuple(block.names),
         missing_steps=block.end_step - block.first_step - len(block),
