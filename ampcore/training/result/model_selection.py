@@ -1,5 +1,6 @@
 """Saves the trained models: with the last weights, those of the best evaluation, or both."""
 
+import math
 from collections.abc import Iterator, Mapping, Sized
 from functools import partial
 from pathlib import Path
@@ -94,7 +95,7 @@ class ModelSelection:
         compared = {
             name: (metrics[name], constant)
             for name, constant in self.constant_metrics.items()
-            if name in metrics
+            if math.isfinite(metrics.get(name, math.nan))
         }
         if not compared or any(
             value > constant if name.endswith("accuracy") else value < constant
