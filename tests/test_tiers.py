@@ -117,7 +117,7 @@ def is_quick(test: str) -> bool:
     decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
     if "pytest.mark.slow" in decorators or any("mark.slow" in mark for mark in marks):
         return False
-    if not any(folder in (ROOT / path).parents for folder in tiers.SLOW_FOLDERS):
+    if not tiers.is_in_slow_place(ROOT / path):
         return True
     words = " ".join(marks + decorators)
     return "mark.quick" in words or "with_each_trainer" in words
@@ -125,3 +125,4 @@ def is_quick(test: str) -> bool:
 
 def test_slow_folders_exist() -> None:
     assert all(folder.is_dir() for folder in tiers.SLOW_FOLDERS)
+    assert all(file.is_file() for file in tiers.SLOW_FILES)

@@ -1,10 +1,10 @@
 """Which tests `make test` runs, and what each test costs.
 
 A test is slow, and runs in `make test-slow`, if it needs a browser, a container, helm or a whole
-stack (`SLOW_FOLDERS`), or if all of its cases together cost too much of `make test`: those are in
-`costly_tests.txt`, or have the mark `slow`. The cheapest test of each promise in
-`docs/reliability.md` is quick, whatever it costs; in a slow folder it has the mark `quick`, and so
-has one job from end to end.
+stack (`SLOW_FOLDERS`) or shares a launch of several ranks (`SLOW_FILES`), or if all of its cases
+together cost too much of `make test`: those are in `costly_tests.txt`, or have the mark `slow`. The
+cheapest test of each promise in `docs/reliability.md` is quick, whatever it costs; in a slow folder
+it has the mark `quick`, and so has one job from end to end.
 
 `--times FILE` writes what each test took. `python -m tests.tiers FILE…` checks the rule;
 `python -m tests.tiers --write FILE…` writes `costly_tests.txt` from the times of both tiers.
@@ -26,6 +26,11 @@ ROOT: Final = Path(__file__).parents[1]
 SLOW_FOLDERS: Final = tuple(
     ROOT / "tests" / name for name in ("chaos", "containers", "deploy", "e2e")
 )
+SLOW_FILES: Final = tuple(
+    ROOT / "tests" / "ampcore" / "distributed" / name
+    for name in ("test_ranks.py", "test_sharded_ranks.py")
+)
+"""All tests of a file share one launch of two ranks, which no single test shows the cost of."""
 COSTLY_TESTS: Final = ROOT / "tests" / "costly_tests.txt"
 SHARE: Final = 1 / 1500
 """A test that takes a larger share of the processor time of `make test` is put into the file."""
@@ -51,15 +56,15 @@ class Cost(NamedTuple):
 def mark_slow(items: Iterable[pytest.Item]) -> None:
     """Give the mark `slow` to slow tests, except those with the mark `quick`."""
     for item in items:
-        is_slow = test_of(item.nodeid) in costly_tests() or is_in_slow_folder(item.path)
+        is_slow = test_of(item.nodeid) in costly_tests() or is_in_slow_place(item.path)
         if is_slow and item.get_closest_marker("quick") is None:
             item.add_marker(pytest.mark.slow)
 
 
 @cache
-def is_in_slow_folder(path: Path) -> bool:
-    """Whether all tests of the file are slow, but those with the mark `quick`."""
-    return any(folder in path.parents for folder in SLOW_FOLDERS)
+def is_in_slow_place(path: Path) -> bool:
+    """Whether all tests of a file are slow, but those with the mark `quick`."""
+    return path in SLOW_FILES or any(folder in path.parents for folder in SLOW_FOLDERS)
 
 
 def test_of(node_id: str) -> str:

@@ -27,6 +27,13 @@ def run_program(python, program, folder, *arguments, ranks=2):
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(ranks)]
 
 
+def parts_for(request):
+    """The further arguments of a program for the tests of a module that were selected."""
+    tests = [item for item in request.session.items if item.path == request.path]
+    is_whole = any(item.get_closest_marker("slow") for item in tests)
+    return () if is_whole else ("promises",)
+
+
 def arrays_of(folder, name, ranks=2):
     """The arrays that each rank has written under a name."""
     return [dict(np.load(folder / f"{name}-{rank}.npz")) for rank in range(ranks)]

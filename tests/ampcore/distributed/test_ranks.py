@@ -14,7 +14,7 @@ from ampcore.phases import IN_STEP
 from ampspec.jobs import JobSpec
 from tests.ampcore.distributed import rank_program
 from tests.ampcore.distributed.rank_jobs import BAD_EXAMPLE, BATCH, JOBS, batch_norm_job, own_model
-from tests.ampcore.distributed.rank_processes import arrays_of, run_program
+from tests.ampcore.distributed.rank_processes import arrays_of, parts_for, run_program
 
 pytestmark = pytest.mark.xdist_group("python_commands")
 
@@ -34,11 +34,11 @@ FOLLOWS = 1e-6
 
 
 @pytest.fixture(scope="module")
-def ranks(python_commands, tmp_path_factory):
+def ranks(request, python_commands, tmp_path_factory):
     """What both ranks have seen, and the folders of their jobs."""
-    folder = tmp_path_factory.mktemp("ranks")
-    found = run_program(python_commands / "python", rank_program, folder)
-    by_name = {name: arrays_of(folder, name) for name in JOBS_WITH_WEIGHTS}
+    folder, parts = tmp_path_factory.mktemp("ranks"), parts_for(request)
+    found = run_program(python_commands / "python", rank_program, folder, *parts)
+    by_name = {name: arrays_of(folder, name) for name in (() if parts else JOBS_WITH_WEIGHTS)}
     arrays = [{name: both[rank] for name, both in by_name.items()} for rank in range(2)]
     return SimpleNamespace(found=found, arrays=arrays, folder=folder)
 
@@ -235,6 +235,7 @@ def test_only_rank_0_reports_the_job(ranks):
     assert one["result"]["ranks"]["steps"] == times["steps"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["slow_input", "slow_step"])
 def test_a_rank_that_reads_or_computes_slowly_is_named(ranks, name):
     found = ranks.found[0][name]
@@ -254,6 +255,7 @@ def test_a_profile_has_the_communication_as_a_phase_of_its_own(ranks):
     assert of_type(ranks.found[1]["profiled"], "profile") == []
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["differs", "scale_differs"])
 def test_ranks_with_different_weights_or_scales_end_the_attempt(ranks, name):
     for found in ranks.found:
@@ -262,6 +264,7 @@ def test_ranks_with_different_weights_or_scales_end_the_attempt(ranks, name):
         assert "Before step 10 rank 1 did not have the weights" in error["message"]
 
 
+@pytest.mark.quick
 def test_a_killed_rank_ends_the_others_and_is_named(ranks):
     error = ranks.found[0]["killed"]["error"]
     assert error["reason"] == "rank_lost"
