@@ -26,7 +26,7 @@ from tests.chaos.reference_run import (
 from tests.processes import has_ended
 from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
+pytestmark = [xdist_groups.RANKS_AND_RUNS, pytest.mark.quick]
 
 TIMEOUT_S = 3600
 """Longer than a test: a rank is lost only if the test ends the time for its answer."""

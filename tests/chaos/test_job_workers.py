@@ -22,7 +22,7 @@ from tests.chaos.reference_run import (
 from tests.chaos.service_processes import Worker
 from tests.waiting import wait_until
 
-pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
+pytestmark = [xdist_groups.RANKS_AND_RUNS, pytest.mark.quick]
 
 NO_REDIS = "redis://127.0.0.1:1"
 

