@@ -229,8 +229,7 @@ def _rank_sentence(line: _Line, project: str, rank: int | None, capacity: _Capac
             return f"{place}.{share}"
         if rank <= free:
             return f"{place}; a worker will start it shortly.{share}"
-        are = "slot is" if free == 1 else "slots are"
-        return f"{place}; {free} {are} free for those first in it.{share}"
+        return f"{place}; {plural(free, 'free slot')}, and the jobs ahead of it go first.{share}"
     busy_slots = (
         "the only slot of its workers is"
         if capacity.slots == 1

@@ -206,7 +206,7 @@ def test_ranks_are_counted_up_to_a_maximum(
     for place, job in enumerate((first, second, third)):
         put(job.id, created_at=from_now(place - 9))
     assert why(second.id) == (
-        "It is number 2 in the queue 'default'; 1 slot is free for those first in it."
+        "It is number 2 in the queue 'default'; 1 free slot, and the jobs ahead of it go first."
     )
     assert why(third.id) == "More than 2 jobs are ahead of it in the queue 'default'."
     in_transaction(attempts.claim_next, "w", ["default"])
