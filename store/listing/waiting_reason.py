@@ -132,13 +132,21 @@ class _Line:
         jobs = 0 if job.reserved_ranks else 1
         return of_project[0].refusal(devices, jobs=jobs) if of_project else None
 
-    def share_sentence(self, project: str) -> str:
-        """Which projects go before this one, and why; empty if there is no other."""
-        may_start = [
+    def is_turn_of(self, project: str) -> bool:
+        """Whether no other project goes before this one."""
+        return all(share.project == project for share in self._may_start(project)[:1])
+
+    def _may_start(self, project: str) -> list[ProjectShare]:
+        """The project and those whose quotas allow a job to start, in their turn."""
+        return [
             candidate
             for candidate in self.shares
             if candidate.project == project or candidate.refusal() is None
         ]
+
+    def share_sentence(self, project: str) -> str:
+        """Which projects go before this one, and why; empty if there is no other."""
+        may_start = self._may_start(project)
         places = {candidate.project: place for place, candidate in enumerate(may_start)}
         if len(places) < 2 or project not in places:
             return ""
@@ -225,7 +233,7 @@ def _rank_sentence(line: _Line, project: str, rank: int | None, capacity: _Capac
     if capacity.busy < capacity.slots <= capacity.busy + capacity.reserved:
         return f"{place}, and the free slots are reserved for a job with several ranks.{share}"
     if (free := capacity.slots - capacity.busy) > 0:
-        if rank is None:
+        if rank is None or not line.is_turn_of(project):
             return f"{place}.{share}"
         if rank <= free:
             return f"{place}; a worker will start it shortly.{share}"

@@ -196,6 +196,19 @@ def test_the_reason_names_a_project_at_its_running_quota(in_transaction, make_jo
     )
 
 
+def test_a_job_whose_project_is_not_next_is_not_told_that_it_starts_shortly(
+    in_transaction, make_job, why, register
+):
+    register(slots=3)
+    make_job(project="idle")
+    make_job(project="busy")
+    in_transaction(attempts.claim_next, "w", ["default"])
+    make_job(project="idle")
+    sentences = {project: why(make_job(project=project).id) for project in ("idle", "busy")}
+    [later] = [sentence for sentence in sentences.values() if " goes first: " in sentence]
+    assert "shortly" not in later
+
+
 def test_ranks_are_counted_up_to_a_maximum(
     *, make_job, put, why, register, monkeypatch, in_transaction
 ):
