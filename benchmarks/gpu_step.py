@@ -78,6 +78,7 @@ NETWORKS: Final[dict[str, tuple[Variants, ...]]] = {
     "resnet50": (
         Variants("ampcore", "float32 mixed_bfloat16", "none", "graph"),
         Variants("ampcore", "mixed_float16", "none fixed dynamic", "graph"),
+        Variants("ampcore", "mixed_float16", "none dynamic", "xla_step"),
         Variants("torch", "float16", "none dynamic", "eager"),
         Variants("torch", "float16", "dynamic", "compile"),
         Variants("torch", "float32", "none", "eager"),

@@ -19,10 +19,11 @@ MAX_OPERATIONS: Final = 20
 
 
 class Not16BitReason(StrEnum):
-    """Why an operation does not compute in 16 bit."""
+    """Why an operation does not compute in 16 bit, or not on the hardware for it."""
 
     CAST_BACK = "cast_back"
     MISSING_KERNEL = "missing_kernel"
+    NO_TENSOR_CORES = "no_tensor_cores"
     BAD_SIZE = "bad_size"
     FLOAT32_INPUT = "float32_input"
 
@@ -81,8 +82,10 @@ def reason_of(row: OperationRow, sizes: Mapping[str, Sequence[int]]) -> Not16Bit
         return Not16BitReason.CAST_BACK
     if row.dtype == "float32" and not row.in_16_bit:
         return Not16BitReason.FLOAT32_INPUT
-    if row.tensor_cores is False or not row.in_16_bit:
+    if not row.in_16_bit:
         return Not16BitReason.MISSING_KERNEL
+    if row.tensor_cores is False:
+        return Not16BitReason.NO_TENSOR_CORES
     return None
 
 
@@ -134,6 +137,11 @@ def _message(reason: Not16BitReason, part: str, bad: Sequence[int], context: Pro
             return (
                 f"{part} have {dtype} inputs, but {device} has no kernel that computes in {dtype}: "
                 "each number is converted to float32 and back. Use another policy on this device."
+            )
+        case Not16BitReason.NO_TENSOR_CORES:
+            return (
+                f"{part} ran in {dtype} without Tensor Cores: their kernels do not use them. Other "
+                "sizes or a larger batch may have kernels that do."
             )
         case Not16BitReason.FLOAT32_INPUT:
             return f"{part} ran in float32: their inputs were never converted to {dtype}."

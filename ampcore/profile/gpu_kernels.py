@@ -25,8 +25,8 @@ TENSOR_CORES: Final = (
     r"wgmma|warpgroup|tcgen05|utcmma|hmma|imma|wmma",
     # Attention of cuDNN, CUTLASS and FlashAttention, which exists for Tensor Cores alone.
     r"flash_(?:fwd|bwd)|fmha|native_sdpa",
-    # Products of matrices that XLA generates with Triton.
-    r"gemm_fusion_dot",
+    # Products of matrices that XLA generates with Triton, named after their operation.
+    r"^gemm_fusion_",
 )
 """Parts of the names of kernels that use Tensor Cores."""
 
@@ -62,6 +62,19 @@ _DTYPES = tuple((re.compile(pattern, re.IGNORECASE), dtype) for pattern, dtype i
 def uses_tensor_cores(kernel: str) -> bool:
     """Whether a kernel with this name multiplies on Tensor Cores."""
     return bool(_TENSOR_CORES.search(kernel)) and not _NO_TENSOR_CORES.search(kernel)
+
+
+@cache
+def states_cores(kernel: str) -> bool:
+    """Whether the name of a kernel tells what it multiplies on.
+
+    The names of kernels that a compiler has made tell nothing.
+    """
+    return (
+        uses_tensor_cores(kernel)
+        or bool(_NO_TENSOR_CORES.search(kernel))
+        or input_dtype(kernel) is not None
+    )
 
 
 @cache

@@ -13,7 +13,7 @@ from ampcore.profile.executed import (
     is_matrix_type,
     short_name,
 )
-from ampcore.profile.gpu_kernels import input_dtype, uses_tensor_cores
+from ampcore.profile.gpu_kernels import input_dtype, states_cores, uses_tensor_cores
 from ampcore.profile.hlo import Program
 from ampcore.profile.trace import EventKind, Trace, TraceEvent
 
@@ -97,7 +97,8 @@ class OperationRow:
         is_cast: Whether it only converts values.
         casts_back: Whether 16-bit inputs were converted to float32 for it.
         promised: Whether the policy of its layer promises 16 bit.
-        tensor_cores: Whether one of its kernels used Tensor Cores; None on other devices.
+        tensor_cores: Whether one of its kernels used Tensor Cores; None on other devices, and
+            where the names of the kernels do not tell.
         kernels: The names of its kernels on a GPU.
     """
 
@@ -230,7 +231,7 @@ def _add_kernel(row: OperationRow, kernel: str) -> None:
     row.kernels.add(kernel)
     if uses_tensor_cores(kernel):
         row.tensor_cores = row.is_matrix = True
-    elif row.is_matrix and row.tensor_cores is None:
+    elif row.is_matrix and row.tensor_cores is None and states_cores(kernel):
         row.tensor_cores = False
     stated = input_dtype(kernel)
     if row.is_matrix and stated is not None and (uses_tensor_cores(kernel) or "gemm" in kernel):

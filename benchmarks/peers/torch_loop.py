@@ -86,7 +86,7 @@ def loop(
 
     `forward` is the compiled model; by default the model is not compiled.
     """
-    forward = forward or model
+    forward = model if forward is None else forward  # a compiled model may have no truth value
     device = next(model.parameters()).device.type
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE, fused=fused)
     scaler = torch.amp.GradScaler(device, enabled=scaled)

@@ -4,12 +4,13 @@ Measuring does not affect the result: the state is copied before and restored af
 bounded: a candidate is not compiled if the run is too short to amortise the compilation, or if the
 previous candidate was too slow. On CPUs XLA makes small dense networks faster and convolutions
 slower, inside a compiled loop by two orders of magnitude; so for short runs the operations of a
-step first decide whether measuring is worth it.
+step first decide whether measuring is worth it. On GPUs a compiled loop is several times as fast as
+graph, whose time goes into starting kernels; there, only the compile time decides.
 """
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,6 +49,14 @@ GIVE_UP_RATIO: Final = 1.5
 """If xla_step takes this many times graph's time, a compiled loop would be even slower."""
 MAX_TIME_RATIO: Final = 0.95
 """A compiled engine must take at most this share of graph's time."""
+GPU_TIME_RATIO: Final = 0.5
+"""On a GPU, the time of a step in a compiled loop, as a share of its time on graph."""
+GPU_COMPILE_S: Final = 6.0
+GPU_COMPILE_RATIO: Final = 20.0
+"""XLA's compile time of a loop for a GPU: GPU_COMPILE_S, in which it tries kernels, and this
+multiple of TensorFlow's tracing time."""
+SLOW_ON_GPU: Final = ("Scatter", "Unique", "Segment")
+"""Parts of the names of operations with which XLA may be slower on a GPU: rows of tables."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +125,12 @@ class _Autotuner:
         self._device, self._started_at = device, started_at
         self._loops: dict[EngineName, Loop] = {}
         self._scales: LossScaleStates = runner.state.scales
+        self._trace_s = 0.0  # of the last loop
 
     def decide(self) -> tuple[EngineDecision, Loop]:
         compile_s = self._compile("graph")
+        if self._device == "gpu":
+            return self._decide_on_gpu(self._time("graph", compile_s, _never_enough))
         if self._device == "cpu" and is_fast_under_xla(self._loops["graph"].operations):
             graph = self._time("graph", compile_s, _never_enough, QUICK_MEASURE_S)
             if self._is_overhead_bound(graph):
@@ -134,6 +146,26 @@ class _Autotuner:
             return self._decision(reason, graph)
         step = EngineTiming("xla_step", note="not measured: xla_loop is at least as fast")
         loop = self._measure("xla_loop", _never_enough, QUICK_MEASURE_S)
+        return self._decision("the fastest on the first steps of this job", graph, step, loop)
+
+    def _decide_on_gpu(self, graph: EngineTiming) -> tuple[EngineDecision, Loop]:
+        """On a GPU, where a compiled loop is the fastest engine of nearly every network."""
+        expected_s = graph.step_s * self._steps_left
+        compile_s = GPU_COMPILE_S + GPU_COMPILE_RATIO * self._trace_s
+        has_rows = _has_operations(self._loops["graph"].operations, SLOW_ON_GPU)
+        if has_rows and compile_s > MAX_RUN_SHARE * expected_s:
+            reason = f"compiling would take too large a share of a run of about {expected_s:.0f} s"
+            return self._decision(reason, graph)
+        saved_s = (1.0 - GPU_TIME_RATIO) * expected_s
+        if compile_s > saved_s:
+            reason = f"compiling would take longer than the {saved_s:.1f} s that it could save"
+            return self._decision(reason, graph)
+        give_up_s = 2 * graph.step_s
+        loop = self._measure("xla_loop", is_enough=lambda step_s: step_s > give_up_s)
+        if loop.steps:
+            step = EngineTiming("xla_step", note="not measured: xla_loop is at least as fast")
+        else:
+            step = self._measure("xla_step", is_enough=lambda step_s: step_s > give_up_s)
         return self._decision("the fastest on the first steps of this job", graph, step, loop)
 
     def _decide_compute_bound(self, graph: EngineTiming) -> tuple[EngineDecision, Loop]:
@@ -193,6 +225,7 @@ class _Autotuner:
         """Seconds to trace the loop of an engine, to compile it, and for its first step."""
         start = time.perf_counter()
         loop = self._loops[engine] = self._runner.build_loop(engine, self._first_step)
+        self._trace_s = time.perf_counter() - start
         self._scales = self._runner.state.scales
         self._run(loop, 1)
         return time.perf_counter() - start
@@ -229,7 +262,11 @@ class _Autotuner:
 
 def is_fast_under_xla(operations: Mapping[str, int]) -> bool:
     """Whether a step has no operation that XLA is slow at on a CPU."""
-    return not any(slow in name for name in operations for slow in SLOW_UNDER_XLA)
+    return not _has_operations(operations, SLOW_UNDER_XLA)
+
+
+def _has_operations(operations: Mapping[str, int], parts: Sequence[str]) -> bool:
+    return any(part in name for name in operations for part in parts)
 
 
 def _never_enough(step_s: float) -> bool:

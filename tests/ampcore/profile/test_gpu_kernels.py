@@ -66,6 +66,8 @@ ON_TENSOR_CORES = [
     ("cutlass3x_sm120_bstensorop_s16864gemm_block_scaled_ue4m3xe2m1", "float8"),
     # XLA's own
     ("gemm_fusion_dot_12", None),
+    ("gemm_fusion_MatMul_7", None),
+    ("gemm_fusion_MatMul_1_2", None),
 ]
 
 ON_CUDA_CORES = [
@@ -100,6 +102,8 @@ ON_CUDA_CORES = [
     ("loop_add_fusion_1688", None),
     ("input_reduce_fusion_16816", None),
     ("loop_convert_fusion", None),
+    ("input_scatter_fusion", None),
+    ("wrapped_transpose", None),
     ("AddV2_GPU_DT_HALF_DT_HALF_kernel", "float16"),
 ]
 

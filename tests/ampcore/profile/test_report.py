@@ -187,8 +187,8 @@ def test_on_a_gpu_kernels_decide_and_the_host_does_not_count(space, host, gpu):
     assert reasons(report) == []
 
 
-@pytest.mark.parametrize(("layer", "reason"), [("dense", "bad_size"), ("wide", "missing_kernel")])
-def test_a_16_bit_product_without_tensor_cores_has_a_bad_size_or_no_kernel(
+@pytest.mark.parametrize(("layer", "reason"), [("dense", "bad_size"), ("wide", "no_tensor_cores")])
+def test_a_16_bit_product_without_tensor_cores_has_a_bad_size_or_another_kernel(
     space, gpu, layer, reason
 ):
     name = f"while/body/while/phase.forward/{layer}/MatMul"
@@ -198,6 +198,15 @@ def test_a_16_bit_product_without_tensor_cores_has_a_bad_size_or_no_kernel(
     assert report["sixteen_bit"]["tensor_cores"] == 0
     if reason == "bad_size":
         assert "sizes (10)" in report["findings"][0]["message"]
+
+
+def test_a_kernel_whose_name_tells_nothing_is_not_said_to_miss_tensor_cores(space, gpu):
+    name = "while/body/while/phase.forward/wide/MatMul"
+    gpu.add("Stream #1", "fusion_12", 0, 5, tf_op=f"{name}:MatMul")
+    report = report_of(space, with_operations(GPU, executed(name, "float16")))
+    assert report["operations"][0]["tensor_cores"] is None
+    assert report["sixteen_bit"]["tensor_cores"] is None
+    assert reasons(report) == []
 
 
 def test_a_float32_kernel_shows_through_a_policy_of_16_bit(space, gpu):

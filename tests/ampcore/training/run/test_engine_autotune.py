@@ -40,10 +40,14 @@ class FakeLoop:
 
 
 class FakeRunner:
-    """`speeds`: by engine, the seconds to compile and those of a step, or an error."""
+    """`speeds`: by engine, the seconds to compile and those of a step, or an error.
 
-    def __init__(self, clock, operations, **speeds):
+    Tracing takes `trace_s`.
+    """
+
+    def __init__(self, clock, operations, trace_s, **speeds):
         self._clock, self._operations, self._speeds = clock, operations, speeds
+        self._trace_s = trace_s
         self.loops, self.used, self.restored = {}, None, 0
         self.state = self
         self.scales = ()
@@ -61,6 +65,7 @@ class FakeRunner:
         speed = self._speeds[engine]
         if isinstance(speed, Exception):
             raise speed
+        self._clock.now += self._trace_s
         self.loops[engine] = FakeLoop(self._clock, self._operations, *speed)
         return self.loops[engine]
 
@@ -76,8 +81,8 @@ def decide(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(engine_autotune, "time", clock)
 
-    def run(steps_left=FOREVER, device="cpu", operations=CONVOLUTIONS, **speeds):
-        runner = FakeRunner(clock, operations, **speeds)
+    def run(steps_left=FOREVER, device="cpu", operations=CONVOLUTIONS, trace_s=0, **speeds):
+        runner = FakeRunner(clock, operations, trace_s, **speeds)
         return choose_engine(runner, 0, steps_left, device), runner
 
     return run
@@ -154,7 +159,6 @@ def test_overhead_bound_steps_are_not_compiled_if_the_run_is_too_short(decide):
     [
         {"operations": CONVOLUTIONS},
         {"operations": {**DENSE, "ResourceScatterUpdate": 3}},
-        {"device": "gpu"},
         {"graph": (0.2, 9e-4)},  # spent within the operations, not between them
     ],
 )
@@ -164,6 +168,52 @@ def test_other_steps_are_not_compiled_in_a_short_run(decide, parts):
     )
     assert list(runner.loops) == ["graph"]
     assert decision.reason.startswith("run too short to measure engines")
+
+
+def test_on_a_gpu_the_compiled_loop_is_measured_at_once_if_that_saves_time(decide):
+    # A small convolutional network on an H200: its first step loads the libraries of CUDA.
+    decision, runner = decide(
+        device="gpu", steps_left=8000, trace_s=0.2, graph=(7, 3e-3), xla_loop=(10, 7e-4)
+    )
+    assert decision.engine == runner.used == "xla_loop"
+    assert list(runner.loops) == ["graph", "xla_loop"]
+    assert decision.candidates[1].note == "not measured: xla_loop is at least as fast"
+    assert runner.restored == 1
+
+
+def test_on_a_gpu_a_compiled_loop_that_is_slower_is_not_used(decide):
+    decision, _ = decide(device="gpu", graph=(7, 0.02), xla_loop=(20, 0.05))
+    assert decision.engine == "graph"
+
+
+@pytest.mark.parametrize(
+    ("trace_s", "steps_left"), [(0.2, 4000), (6, 1000)], ids=["short run", "large network"]
+)
+def test_on_a_gpu_a_run_that_compiling_would_not_shorten_uses_graph(decide, trace_s, steps_left):
+    decision, runner = decide(
+        device="gpu", steps_left=steps_left, trace_s=trace_s, graph=(7, 0.004)
+    )
+    assert list(runner.loops) == ["graph"]
+    saved_s = steps_left * 0.004 / 2
+    reason = f"compiling would take longer than the {saved_s:.1f} s that it could save"
+    assert decision.reason == reason
+
+
+def test_on_a_gpu_steps_with_rows_of_tables_are_compiled_only_in_a_long_run(decide):
+    parts = {"operations": {"Einsum": 6, "UnsortedSegmentSum": 2}, "graph": (7, 0.02)}
+    decision, runner = decide(device="gpu", steps_left=2000, **parts)
+    assert list(runner.loops) == ["graph"]
+    assert decision.reason == "compiling would take too large a share of a run of about 40 s"
+    _, runner = decide(device="gpu", steps_left=4000, xla_loop=(20, 0.05), **parts)
+    assert list(runner.loops) == ["graph", "xla_loop"]
+
+
+def test_on_a_gpu_the_compiled_step_is_measured_if_the_loop_cannot_be_compiled(decide):
+    decision, runner = decide(
+        device="gpu", graph=(7, 0.02), xla_step=(9, 0.005), xla_loop=ValueError("no loop")
+    )
+    assert decision.engine == runner.used == "xla_step"
+    assert decision.candidates[2].note == "cannot be compiled: no loop"
 
 
 def test_other_load_on_the_machine_does_not_change_the_measured_step_time(decide, monkeypatch):
