@@ -10,7 +10,7 @@ import { Header } from "./components/header.tsx";
 import { EmptyState, LoadingState } from "./components/load-state.tsx";
 import { Notifications } from "./components/notifications.tsx";
 import { OutageBanner } from "./components/outage-banner.tsx";
-import { loadSession, session } from "./session.ts";
+import { followActivity, loadSession, session } from "./session.ts";
 
 type Page = ComponentType<{ route: Route }>;
 type Load = () => Promise<Page>;
@@ -47,6 +47,8 @@ export function App() {
 
 function SignedInLayout() {
   const route = useRoute();
+  const isPerson = useObservable(session)?.person != null;
+  useEffect(() => (isPerson ? followActivity() : undefined), [isPerson]);
   useEffect(() => {
     // Most users open a job next: load its code in advance.
     const timer = setTimeout(() => void PAGES["job"]!().catch(() => undefined), 1000);

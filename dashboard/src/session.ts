@@ -6,6 +6,10 @@ import type { Session } from "./api/types.ts";
 import { observable, useObservable } from "./hooks.ts";
 
 const MAX_PLACE = 900;
+/** A session that nobody uses ends after hours: a minute more or less does not matter. */
+const ACTIVITY_EVERY_MS = 60_000;
+
+const ACTIVITY = ["pointerdown", "keydown", "wheel"] as const;
 
 /** undefined: not loaded yet; null: signed out. */
 export const session = observable<Session | null | undefined>(undefined);
@@ -28,6 +32,25 @@ export async function signIn(token: string): Promise<void> {
 export function providerAddress(url: string): string {
   const place = `/${location.hash}`;
   return place === "/" || place.length > MAX_PLACE ? url : `${url}?${new URLSearchParams({ return_to: place })}`;
+}
+
+/** A function that reports what a person does, at most once a minute. */
+export function activityReporter(report: () => void, now: () => number = Date.now): () => void {
+  let reportedAt = -Infinity;
+  return () => {
+    if (now() - reportedAt < ACTIVITY_EVERY_MS) return;
+    reportedAt = now();
+    report();
+  };
+}
+
+/** Say that the person is there, now and when it clicks, types or scrolls: what pages request by themselves does not count. */
+export function followActivity(): () => void {
+  const ignore = () => undefined; // an outage, or an ended session, shows elsewhere
+  const report = activityReporter(() => void fetchApi("/session/activity", { method: "PUT" }).catch(ignore));
+  report();
+  for (const kind of ACTIVITY) addEventListener(kind, report, { passive: true });
+  return () => ACTIVITY.forEach((kind) => removeEventListener(kind, report));
 }
 
 /** Open another project of the person; every page then shows that one. */

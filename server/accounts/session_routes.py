@@ -128,6 +128,23 @@ def change(
     return session_of(replace(principal, project=grant.project, role=role, scopes=scopes))
 
 
+@router.put(
+    "/activity",
+    summary="Say that the person is there",
+    status_code=204,
+    responses=problems(403),
+)
+def record_activity(principal: PrincipalDep, database: DatabaseDep) -> None:
+    """Keep the session of a person from ending because nobody uses it.
+
+    Other requests do not: a page sends them by itself.
+    """
+    if principal.person is None:
+        raise Forbidden("Expected the session of a person; that of a token ends after its time.")
+    with database.write() as session:
+        person_sessions.record_activity(session, principal.person.session_id)
+
+
 @router.delete("", summary="Sign out a browser", status_code=204)
 def delete(
     request: Request,

@@ -95,6 +95,7 @@ BYTES_BODY: Final[dict[str, Any]] = {
 }
 NO_IDEMPOTENCY_KEY: Final = (
     ("/session", ("post", "delete")),
+    ("/session/activity", ("put",)),
     ("/uploads/{upload_id}", ("patch", "delete")),
     ("/uploads/{upload_id}/complete", ("post",)),
     ("/datasets/{name}", ("put",)),

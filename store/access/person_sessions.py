@@ -1,10 +1,13 @@
-"""Browser sessions of people: they end when they are not used, and at the latest after a time."""
+"""Browser sessions of people: they end without activity, and at the latest after a time.
+
+A request is no activity: an open page sends requests while nobody is there.
+"""
 
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import and_, delete, select, update
 from sqlalchemy.orm import Session
@@ -14,9 +17,6 @@ from store.access.people import grants_of
 from store.access.tokens import digest_of
 from store.clock import from_now, now, seconds_since
 from store.tables import Person, PersonSession
-
-TOUCH_S: Final = 60.0
-"""The use of a session is recorded at most so often: each time is a write."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,6 @@ class ValidPerson:
     grant: Grant
     """What the person may do in the project that is open."""
     remaining_s: float
-    is_stale: bool
-    """Whether its use should be recorded."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Lifetime:
     """How long sessions last, in seconds."""
 
     idle_s: float
-    """Without a request."""
+    """Without activity of the person."""
     longest_s: float
 
 
@@ -84,7 +82,7 @@ def find(session: Session, digest: str) -> ValidPerson | None:
     if grant is None:
         return None
     remaining_s = min(longest, browser_session.idle_s - unused)
-    return ValidPerson(person, browser_session, grant, float(remaining_s), unused > TOUCH_S)
+    return ValidPerson(person, browser_session, grant, float(remaining_s))
 
 
 def _open_grant(project: str | None, grants: Sequence[Grant]) -> Grant | None:
@@ -93,11 +91,11 @@ def _open_grant(project: str | None, grants: Sequence[Grant]) -> Grant | None:
     return by_project.get(project or "", grants[0] if grants else None)
 
 
-def touch(session: Session, digest: str) -> None:
-    """Record that the session is used."""
+def record_activity(session: Session, session_id: str) -> None:
+    """Record that the person is using the session."""
     session.execute(
         update(PersonSession)
-        .where(PersonSession.digest == digest)
+        .where(PersonSession.id == session_id)
         .values(used_at=now())
         .execution_options(synchronize_session=False)
     )

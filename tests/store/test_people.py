@@ -80,14 +80,13 @@ def test_a_session_is_found_until_it_ends(database):
     valid = find(database, digest)
     assert (valid.person.name, valid.grant) == ("Ann", VISION)
     assert 0 < valid.remaining_s <= 100.0
-    assert not valid.is_stale
     assert find(database, tokens.digest_of("a guess")) is None
     with database.write() as session:
         session.execute(update(PersonSession).values(used_at=from_now(-90.0)))
-    assert find(database, digest).is_stale
+    assert find(database, digest).remaining_s < 20.0
     with database.write() as session:
-        person_sessions.touch(session, digest)
-    assert not find(database, digest).is_stale
+        person_sessions.record_activity(session, valid.session.id)
+    assert find(database, digest).remaining_s > 80.0
     for values in ({"used_at": from_now(-101.0)}, {"expires_at": from_now(-1.0)}):
         with database.write() as session:
             session.execute(update(PersonSession).values(values))

@@ -193,9 +193,6 @@ class Authenticator:
             valid = person_sessions.find(session, digest)
         if valid is None or valid.person.issuer != self._issuer:
             return None
-        if valid.is_stale:
-            with self._database.write() as session:
-                person_sessions.touch(session, digest)
         return valid
 
 

@@ -1,5 +1,6 @@
 """Sessions of people: their cookie, how they end, and what another site can do with them."""
 
+import httpx
 import pytest
 from sqlalchemy import update
 
@@ -105,14 +106,32 @@ def test_signing_in_with_a_token_ends_the_session_of_the_person(browser, server,
     assert status(browser) == 401
 
 
-def test_a_session_ends_when_it_is_not_used(browser, server):
+def test_a_session_ends_when_nobody_uses_it_whatever_a_page_requests(browser, server):
     browser.sign_in("ann")
     age(server, used_at=from_now(-7100.0))
-    assert status(browser) == 200  # which is a use
+    assert status(browser) == 200  # which a page asks by itself
+    age(server, idle_s=7000.0)
+    assert status(browser) == 401
+
+
+def test_a_session_goes_on_while_its_person_is_there(browser, server):
+    browser.sign_in("ann")
+    age(server, used_at=from_now(-7100.0))
+    assert browser.change("PUT", "/session/activity").status_code == 204
     age(server, idle_s=7000.0)
     assert status(browser) == 200
-    age(server, used_at=from_now(-7100.0))
-    assert status(browser) == 401
+
+
+def test_the_session_of_a_token_has_no_activity(server, database):
+    from store.access import tokens
+
+    with database.write() as session:
+        token = tokens.create(session, "ci")
+    answer = httpx.put(
+        f"{server.url}/api/v1/session/activity", headers={"Authorization": f"Bearer {token}"}
+    )
+    assert answer.status_code == 403
+    assert answer.json()["detail"].startswith("Expected the session of a person")
 
 
 def test_a_session_ends_after_its_time_however_much_it_is_used(browser, server):

@@ -130,6 +130,7 @@ ROUTES = {
     ("POST", "/api/v1/session"): PUBLIC,
     ("GET", "/api/v1/session"): ANYONE,
     ("PATCH", "/api/v1/session"): NO_TOKEN,
+    ("PUT", "/api/v1/session/activity"): NO_TOKEN,
     ("DELETE", "/api/v1/session"): ANYONE,
     ("GET", "/api/v1/sign-in"): PUBLIC,
     ("GET", "/api/v1/sign-in/start"): PUBLIC,
