@@ -70,8 +70,10 @@ def sign_in(page: Page, name: str) -> None:
 def test_a_person_signs_in_works_and_signs_out(person: Any) -> None:
     page = person.open_signed_out()
     page.goto(f"{person.url}/#/workers")
-    sign_in(page, "ann")
-    expect(page.get_by_role("heading", name="Workers")).to_be_visible()  # where the person was
+    with page.expect_response("**/session/activity") as activity:
+        sign_in(page, "ann")
+        expect(page.get_by_role("heading", name="Workers")).to_be_visible()  # where the person was
+    assert activity.value.status == 204
     expect(page.get_by_text("ann@example.com")).to_be_visible()
     kept = page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
     assert "ampcore_person" not in kept
