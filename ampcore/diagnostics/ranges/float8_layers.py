@@ -33,9 +33,13 @@ def float8_layers(policies: LayerPolicies) -> Iterator[Finding]:
         return
     computed = [path for path, dtypes in policies.layers.items() if _is_float8(dtypes)]
     paths_by_reason = _by_reason(policies.layers)
-    how = "in the device's 8-bit products" if policies.has_float8 else "emulated"
+    how = (
+        "stored in 8 bits, with products that XLA chooses (a profile shows their kernels)"
+        if policies.has_float8
+        else "emulated"
+    )
     first = (
-        f"{join_names(computed, MAX_PATHS)} multiply in float8, {how}"
+        f"{join_names(computed, MAX_PATHS)} have operands in float8, {how}"
         if computed
         else "No layer computes in float8"
     )

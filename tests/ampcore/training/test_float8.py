@@ -102,7 +102,7 @@ def test_the_run_says_which_layers_compute_in_float8_and_why_others_do_not():
         "others": {"kind": ["flatten"], "output": ["predictions"]},
         "emulated": True,
     }
-    assert "dense_1 multiply in float8, emulated" in layers["message"]
+    assert "dense_1 have operands in float8, emulated" in layers["message"]
     assert "predictions (an output of the model)" in layers["message"]
     assert found["float8_emulated"]["severity"] == "warning"
     assert 0.5 < found["figures"]["data"]["share_in_8_bit"] < 1
