@@ -1,7 +1,7 @@
 """Read the range samples of a job, and what a number format would do to its layers."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import Query, Request, Response
 
@@ -12,7 +12,8 @@ from server.documentation.openapi import ETAG_RESPONSES, problems
 from server.http.etag import respond_unless_body_cached
 from server.http.responses import ModelResponse
 from server.http.router import api_router
-from server.telemetry.range_reader import evenly_spaced, read_samples
+from server.telemetry.range_reader import evenly_spaced, read_finite_below, read_samples
+from store import tables
 from store.telemetry import ranges
 
 if TYPE_CHECKING:
@@ -55,17 +56,26 @@ def read(
     with database.read() as session:
         steps = ranges.steps(session, job_id, start=start, end=end)
         samples = read_samples(session, job_id, evenly_spaced(steps, max_samples))
-    content = _content(steps, samples, number_format)
+        finite_below = read_finite_below(session, job_id, samples)
+        loss_scale = session.get_one(tables.Job, job_id).spec.get("loss_scale") or {}
+    content = _content(steps, samples, number_format, finite_below, loss_scale)
     return respond_unless_body_cached(request, ModelResponse(content))
 
 
-def _content(steps: Sequence[int], samples: "list[RangeSample]", number_format: str) -> Ranges:
+def _content(
+    steps: Sequence[int],
+    samples: "list[RangeSample]",
+    number_format: str,
+    finite_below: Mapping[str, float],
+    loss_scale: Mapping[str, Any],
+) -> Ranges:
     # They load NumPy, which the other routes do not need.
     from ampspec.telemetry.ranges.number_formats import NUMBER_FORMATS
     from ampspec.telemetry.ranges.range_report import range_report
+    from ampspec.telemetry.ranges.scale_advice import loss_scale_advice
 
     limits = NUMBER_FORMATS[number_format]
-    report = range_report(samples, limits)
+    report = range_report(samples, limits, finite_below)
     return Ranges.model_validate(
         {
             "steps": list(steps),
@@ -79,6 +89,7 @@ def _content(steps: Sequence[int], samples: "list[RangeSample]", number_format: 
                     "max": limits.max_exponent,
                 },
                 "overrides": float32_overrides(report.float32_layers),
+                "loss_scale": loss_scale_advice(report.scales, loss_scale),
             },
         }
     )

@@ -70,9 +70,9 @@ def _print(report: "FormatReport", limit: int) -> None:
     for override in report.overrides:
         layers = formats.printable(override.layers)
         typer.echo(f"  - {{layers: '{layers}', dtype: {override.dtype}}}")
-    for scale in report.scales:
-        if scale.lowest is not None and scale.best_exponent != scale.used_exponent:
-            typer.echo(f"\nSet loss_scale: {{mode: fixed, scale: {2.0**scale.best_exponent:g}}}")
+    if report.loss_scale is not None:
+        fields = ", ".join(f"{name}: {value}" for name, value in report.loss_scale.items())
+        typer.echo(f"\nSet loss_scale: {{{formats.printable(fields)}}}")
 
 
 def _row(tensor: "TensorFormatReport") -> tuple[str, ...]:
@@ -89,5 +89,14 @@ def _row(tensor: "TensorFormatReport") -> tuple[str, ...]:
         formats.percent(tensor.overflow),
         formats.number(tensor.error, 2),
         suits,
-        formats.printable(tensor.problem or ""),
+        formats.printable(tensor.problem or _scale_problem(tensor)),
     )
+
+
+def _scale_problem(tensor: "TensorFormatReport") -> str:
+    """What the loss scale of the last sample does to gradients that another one suits."""
+    if tensor.lowest is None or tensor.highest is None:
+        return ""
+    if tensor.scale_exponent > tensor.highest:
+        return "scale too high"
+    return "scale too low" if tensor.scale_exponent < tensor.lowest else ""

@@ -57,6 +57,11 @@ class ScaleFormatReport(ApiModel):
     )
     highest: int | None = Field(description="The exponent of the highest such scale.")
     best_exponent: int = Field(description="The exponent of the scale that suits the most layers.")
+    finite_exponent: int | None = Field(
+        None,
+        description="The exponent of the largest scale at which every skipped step would have been "
+        "finite; null: none was skipped because of its scale.",
+    )
 
 
 class LayerOverride(ApiModel):
@@ -87,6 +92,11 @@ class FormatReport(ApiModel):
     layers: list[str] = Field(description="The layers that the format does not suit.")
     overrides: list[LayerOverride] = Field(
         description="Keeps these layers, and those that take their outputs, in float32."
+    )
+    loss_scale: JsonObject | None = Field(
+        None,
+        description="The section `loss_scale` for a spec, if that of the job does not suit the "
+        "gradients.",
     )
     sentence: str
 

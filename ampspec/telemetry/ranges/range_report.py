@@ -88,6 +88,9 @@ class ScaleReport:
     highest: int | None
     best_exponent: int
     """The exponent of the scale that suits the most layers; ties prefer the scale in use."""
+    finite_exponent: int | None = None
+    """The exponent of the largest scale at which the gradients of every skipped step are finite;
+    None: no step was skipped because of its scale."""
 
 
 @dataclass(frozen=True)
@@ -112,17 +115,37 @@ class RangeReport:
         return asdict(self)
 
 
-def range_report(samples: Sequence[RangeSample], number_format: NumberFormat) -> RangeReport | None:
+def range_report(
+    samples: Sequence[RangeSample],
+    number_format: NumberFormat,
+    finite_below: Mapping[str, float] | None = None,
+) -> RangeReport | None:
     """The effect of the format on all sampled steps together; None without samples.
 
     Layers that the run keeps in float32 while others compute in 16 bits stay in float32 here too,
     and do not suffer.
+
+    Args:
+        samples: Of the run.
+        number_format: The format.
+        finite_below: By network, the largest loss scale at which the gradients of every skipped
+            step are finite. It counts if the run computed in this format: between the samples
+            gradients may be larger.
     """
     if not samples:
         return None
     layers = _combined(samples)
     exponents = {name: _exponent(scale) for name, scale in samples[-1].scales.items()}
-    scales = [_scale_report(name, used, layers, number_format) for name, used in exponents.items()]
+    computed = any(layer.dtype == number_format.name for layer in layers)
+    finite = {
+        name: math.floor(math.log2(scale))
+        for name, scale in (finite_below or {}).items()
+        if computed
+    }
+    scales = [
+        _scale_report(name, used, layers, number_format, finite.get(name))
+        for name, used in exponents.items()
+    ]
     best = {scale.network: scale.best_exponent for scale in scales}
     tensors = [
         _tensor_report(layer, kind, exponents, best, number_format, is_kept=_is_kept(layer, layers))
@@ -140,7 +163,7 @@ def range_report(samples: Sequence[RangeSample], number_format: NumberFormat) ->
         scales,
         layer_names,
         _with_successors(layers, tensors),
-        _sentence(number_format, layer_names, tensors, scales),
+        _sentence(number_format, layer_names, tensors, scales, len(samples)),
     )
 
 
@@ -194,7 +217,11 @@ def _suitable(histogram: ExponentHistogram, number_format: NumberFormat) -> list
 
 
 def _scale_report(
-    network: str, used: int, layers: Sequence[LayerRange], number_format: NumberFormat
+    network: str,
+    used: int,
+    layers: Sequence[LayerRange],
+    number_format: NumberFormat,
+    finite_exponent: int | None,
 ) -> ScaleReport:
     network_layers = [layer for layer in layers if layer.network == network]
     gradients = {
@@ -211,7 +238,11 @@ def _scale_report(
         len({layer for (layer, _), exponents in suits.items() if e not in exponents})
         for e in SCALE_EXPONENTS
     ]
-    counts = dict(zip(SCALE_EXPONENTS, suffering, strict=True))
+    counts = {
+        e: count
+        for e, count in zip(SCALE_EXPONENTS, suffering, strict=True)
+        if finite_exponent is None or e <= max(finite_exponent, SCALE_EXPONENTS[0])
+    }
     suitable = [e for e, count in counts.items() if not count]
     best = min(counts, key=lambda e: (counts[e], abs(e - used)))
     if suitable and best == max(suitable) != used:
@@ -227,6 +258,7 @@ def _scale_report(
         min(suitable, default=None),
         max(suitable, default=None),
         best,
+        finite_exponent,
     )
 
 
@@ -284,6 +316,7 @@ def _sentence(
     layers: Sequence[str],
     tensors: Sequence[TensorReport],
     scales: Sequence[ScaleReport],
+    samples: int,
 ) -> str:
     parts = []
     for problem, verb in (
@@ -308,12 +341,18 @@ def _sentence(
         return f"{number_format.name}:{why} {text}; keep these layers in float32."
     wrong = [scale for scale in scales if scale.best_exponent != scale.used_exponent]
     if wrong:
-        texts = [f"2^{tensor.lowest} to 2^{tensor.highest}" for tensor in wrong]
+        texts = [f"2^{scale.lowest} to 2^{scale.highest}" for scale in wrong]
+        skipped = any(scale.highest == scale.finite_exponent for scale in wrong)
         return (
-            f"{number_format.name}: the loss scale 2^{wrong[0].used_exponent} does not suit the "
-            f"gradients; scales from {' and '.join(texts)} do."
+            f"{number_format.name}: the loss scale 2^{wrong[0].used_exponent} of the last sample "
+            f"does not suit the gradients; scales from {' and '.join(texts)} do."
+            + (" At larger ones steps were skipped." if skipped else "")
         )
-    return f"{number_format.name} suits all layers at the loss scale used."
+    return f"{number_format.name} suits all layers at the loss scale used in {_steps(samples)}."
+
+
+def _steps(samples: int) -> str:
+    return "the sampled step" if samples == 1 else f"the {samples} sampled steps"
 
 
 def _joined(names: Sequence[str]) -> str:

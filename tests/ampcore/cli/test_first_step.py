@@ -38,7 +38,7 @@ def test_ranges_prints_deviations_and_multipliers(spec_file):
     lines = invoke("ranges", spec_file, "--format", "bfloat16").stdout.splitlines()
     assert lines[0].startswith("layer        std of outputs  multiply by")
     assert lines[1].startswith("dense_1 ")
-    assert lines[-1] == "bfloat16 suits all layers at the loss scale used."
+    assert lines[-1] == "bfloat16 suits all layers at the loss scale used in the sampled step."
 
 
 def test_perturb_prints_the_change_by_each_layer(spec_file):

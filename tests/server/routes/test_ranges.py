@@ -101,3 +101,22 @@ def test_a_job_without_samples_has_no_report(api, make_job):
 def test_invalid_parameters_are_refused(api, job_id, query):
     answer = api.client.get(f"/api/v1/jobs/{job_id}/ranges", params=query)
     assert answer.status_code == 422
+
+
+def test_a_scale_at_which_a_step_was_skipped_is_never_advised(api, make_job):
+    """Between the samples gradients may be larger than in them."""
+    job = make_job(State.RUNNING)
+    cause = {"diagnosis": "scale", "finite_below": 64.0}
+    skipped = [
+        Event(EventType.OVERFLOW, 3, {"scale_before": 128.0, "scale_after": 64.0, **cause}),
+        Event(EventType.OVERFLOW, 4, {"scale_before": 2.0, "scale_after": 1.0}),  # no cause
+        Event(EventType.OVERFLOW, 5, {"diagnosis": "data", "finite_below": None}),
+    ]
+    append(api, job.id, 1, [sampled(0, GOOD, scale=2.0**20), *skipped])
+    report = get(api, job.id)["report"]
+    [scale] = report["scales"]
+    assert (scale["highest"], scale["finite_exponent"], scale["best_exponent"]) == (6, 6, 5)
+    assert report["loss_scale"]["scale"] == 32.0
+    assert "scales from 2^-10 to 2^6 do. At larger ones steps were skipped." in report["sentence"]
+    # The skips of a run in float16 say nothing about another format.
+    assert get(api, job.id, format="bfloat16")["report"]["scales"][0]["finite_exponent"] is None

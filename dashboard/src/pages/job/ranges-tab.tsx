@@ -106,10 +106,10 @@ function Choice(props: {
 /** The lines for the spec that repair the problems, to copy. */
 function Repair({ report }: { report: FormatReport }) {
   const overrides = report.overrides.map((one) => `    - {layers: '${one.layers}', dtype: ${one.dtype}}`);
-  const better = report.scales.find((one) => one.lowest !== null && one.best_exponent !== one.used_exponent);
+  const lossScaleFields = Object.entries(report.loss_scale ?? {}).map(([name, value]) => `${name}: ${String(value)}`).join(", ");
   const lines = [
     ...(overrides.length > 0 ? ["precision:", "  overrides:", ...overrides] : []),
-    ...(better ? [`loss_scale: {mode: fixed, scale: ${2 ** better.best_exponent}}`] : []),
+    ...(lossScaleFields ? [`loss_scale: {${lossScaleFields}}`] : []),
   ];
   if (lines.length === 0) return null;
   return (
@@ -118,6 +118,13 @@ function Repair({ report }: { report: FormatReport }) {
       <pre class="code" tabIndex={0} role="region" aria-label="What repairs it">{lines.join("\n")}</pre>
     </div>
   );
+}
+
+/** The problem of a tensor; of gradients that another loss scale suits, what is wrong with the one in use. */
+function problemOf({ problem, lowest, highest, scale_exponent }: FormatReport["tensors"][number]): string | null {
+  if (problem || lowest === null || highest === null) return problem;
+  if (scale_exponent > highest) return "loss scale too high";
+  return scale_exponent < lowest ? "loss scale too low" : null;
 }
 
 function WorstLayers({ report }: { report: FormatReport }) {
@@ -135,7 +142,7 @@ function WorstLayers({ report }: { report: FormatReport }) {
               <td class="number">{percent(one.overflow)}</td>
               <td class="number">{number(one.error, 2)}</td>
               <td>{one.tensor === "activations" ? "–" : scaleRange(one.lowest, one.highest)}</td>
-              <td class={one.problem ? "bad" : "muted"}>{one.problem ?? "none"}</td>
+              <td class={problemOf(one) ? "bad" : "muted"}>{problemOf(one) ?? "none"}</td>
             </tr>
           ))}
         </tbody>

@@ -6,6 +6,7 @@ from ampspec.precision.precision import float32_overrides
 from ampspec.telemetry.ranges.number_formats import FLOAT16
 from ampspec.telemetry.ranges.range_report import range_report
 from ampspec.telemetry.ranges.range_samples import RangeSample
+from ampspec.telemetry.ranges.scale_advice import loss_scale_advice
 from tests.range_layers import GOOD, HOT, layer
 
 
@@ -18,7 +19,7 @@ def job(server):
 WINDOW = {"min_subnormal": -24, "min_normal": -14, "max": 15}
 
 
-def found(*layers, scale=1024.0):
+def found(*layers, scale=1024.0, loss_scale=None):
     """What a server returns for one sample."""
     sample = RangeSample(3, {"model": scale}, layers)
     report = range_report([sample], FLOAT16)
@@ -26,7 +27,12 @@ def found(*layers, scale=1024.0):
     return {
         "steps": [3],
         "samples": [{"step": 3, **sample.to_json()}],
-        "report": {**report.to_json(), "overrides": overrides, "window": WINDOW},
+        "report": {
+            **report.to_json(),
+            "overrides": overrides,
+            "window": WINDOW,
+            "loss_scale": loss_scale_advice(report.scales, loss_scale or {"mode": "none"}),
+        },
     }
 
 
@@ -46,6 +52,16 @@ def test_a_scale_that_does_not_suit_comes_with_one_that_does(ampctl, server, job
     out = ampctl("ranges", job).out
     assert "Set loss_scale: {mode: fixed, scale:" in out
     assert "precision.overrides" not in out
+    assert "scale too low" in out
+
+
+def test_a_dynamic_loss_scale_stays_dynamic_and_begins_elsewhere(ampctl, server, job):
+    dynamic = {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 10}
+    large = layer("large", [1.0], [8.0, 16.0])
+    server.ranges[job] = found(large, scale=2.0**24, loss_scale=dynamic)
+    out = ampctl("ranges", job).out
+    assert "Set loss_scale: {mode: dynamic, initial: 1024.0, growth_interval: 10}" in out
+    assert "scale too high" in out
 
 
 def test_json_is_the_answer_of_the_server(ampctl, server, job):
