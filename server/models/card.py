@@ -116,17 +116,26 @@ def _metrics(version: ModelVersion) -> Iterator[str]:
     yield ""
 
 
+def _loss_scale(precision: Mapping[str, Any]) -> dict[str, str]:
+    """The mode of the loss scale, and the health of one that changes."""
+    scale, health = precision.get("loss_scale"), precision.get("scale_health")
+    mode = scale.get("mode") if isinstance(scale, Mapping) else None
+    if mode is None:  # the policy's own
+        mode = {"fixed": "none", None: UNKNOWN}.get(health, "dynamic")
+    if mode in ("none", "fixed"):
+        return {"loss scale": mode}
+    return {"loss scale": mode, "health of the loss scale": health or UNKNOWN}
+
+
 def _precision(version: ModelVersion, facts: TrainingFacts) -> Iterator[str]:
     yield from _heading("Precision")
     precision = version.lineage.get("precision") or {}
     results = version.lineage.get("results") or {}
-    scale = precision.get("loss_scale")
     yield from _pairs(
         {
             "policy": precision.get("policy") or UNKNOWN,
             "asked for": precision.get("asked") or UNKNOWN,
-            "loss scale": scale.get("mode") if isinstance(scale, Mapping) else "none",
-            "health of the loss scale": precision.get("scale_health") or UNKNOWN,
+            **_loss_scale(precision),
             "skipped steps": _share(results.get("skipped_share")),
             "TF32": _yes_no(precision.get("tf32")),
             "engine": precision.get("engine") or UNKNOWN,

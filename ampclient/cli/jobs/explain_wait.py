@@ -46,7 +46,7 @@ def explain_wait(context: typer.Context, job_id: JobId, as_json: AsJson = False)
     typer.echo(_sentence(job))
     if not is_queued:
         return
-    typer.echo(f"\n{_workers_sentence(job.queue, able, online)}")
+    typer.echo(f"\n{_workers_sentence(job, able, online)}")
     if able:
         print_workers(able)
     if allocations:
@@ -86,13 +86,26 @@ def _sentence(job: "Job") -> str:
             return f"{name} does not wait: it is {job.state_text}, {submitted}."
 
 
-def _workers_sentence(queue: str, able: "Sequence[Worker]", online: "Sequence[Worker]") -> str:
-    """How many workers could run the job, their free slots, and which queues the others serve."""
-    busy, slots = (sum(len(worker.jobs) for worker in able), sum(worker.slots for worker in able))
-    sentence = f"{plural(len(able), 'online worker')} may run it"
+def _workers_sentence(job: "Job", able: "Sequence[Worker]", online: "Sequence[Worker]") -> str:
+    """How many workers serve the queue, their slots, and which queues the others serve."""
+    if any(worker.job_id == job.id for worker in able):
+        return "A worker for this job alone is online."
+    queue = job.queue
+    draining = [worker for worker in online if worker.draining and queue in worker.queues]
     if able:
-        sentence += f", {busy} of {plural(slots, 'slot')} with a job that you may see"
-    queues = sorted({name for worker in online for name in worker.queues} - {queue})
-    if not able and queues:
-        sentence += f"; others serve {formats.printable(', '.join(queues))}"
-    return f"{sentence}."
+        busy = sum(len(worker.jobs) for worker in able)
+        slots = plural(sum(worker.slots for worker in able), "slot")
+        verb = "serves" if len(able) == 1 else "serve"
+        text = (
+            f"{plural(len(able), 'online worker')} {verb} the queue {queue!r}; jobs that you may "
+            f"see take {busy} of {slots}."
+        )
+    else:
+        queues = sorted({name for worker in online for name in worker.queues} - {queue})
+        other_queues = formats.printable(", ".join(queues))
+        text = f"No online worker takes jobs of the queue {queue!r}"
+        text += f"; others serve {other_queues}." if queues else "."
+    if draining:
+        names = formats.printable(", ".join(worker.hostname for worker in draining))
+        text += f" Drained, and takes no job until it is started again: {names}."
+    return text

@@ -75,7 +75,8 @@ def _lines(comparison: "Comparison", longest: int) -> list[Line]:
         results.pop("last_loss", None)  # the same as final_loss once all jobs have ended
     lines += [line for name, values in results.items() if (line := _result(name, values))]
     lines += [("speed-up", [formats.factor(compared.speedup) for compared in jobs])]
-    lines += [("loss vs. baseline", [_drift(compared.loss_drift) for compared in jobs])]
+    drifts = [_drift(compared.loss_drift) for compared in jobs]
+    lines += [("loss of last tenth of steps vs. baseline", drifts)]
     return [(word, [_cut(cell, longest) for cell in cells]) for word, cells in lines]
 
 

@@ -269,6 +269,8 @@ def _with_best(loss: float | None, best: float | None) -> str:
 
 
 def _with_health(scale: float | None, health: str | None) -> str:
+    if scale == 1.0 and health == "fixed":
+        return "none"  # also of a fixed scale of 1, which has no effect
     return formats.loss_scale(scale) + (f" ({formats.scale_health(health)})" if health else "")
 
 

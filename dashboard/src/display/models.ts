@@ -27,7 +27,7 @@ export function lineageRows(version: ModelVersion): [string, string][] {
     ["Code", part("code")["bundle"] ?? part("code")["package"] ?? part("code")["kind"]],
     ["Study", lineage["study"]],
     ["Policy", part("precision")["policy"]],
-    ["Loss scale", part("precision")["scale_health"]],
+    ["Loss scale", lossScaleText(part("precision"))],
     ["Training seed", part("seeds")["train"]],
     ["Split seed", part("seeds")["split"]],
     ["Device", environment["device"]],
@@ -35,6 +35,13 @@ export function lineageRows(version: ModelVersion): [string, string][] {
     ["Keras", environment["keras"]],
   ];
   return rows.filter(([, value]) => value !== null && value !== undefined).map(([title, value]) => [title, String(value)]);
+}
+
+/** The mode of a loss scale and its health, such as `dynamic, steady`. */
+function lossScaleText({ loss_scale, scale_health }: Record<string, unknown>): string | undefined {
+  const mode = (loss_scale as { mode?: string } | null | undefined)?.mode;
+  if (mode === undefined || mode === "none") return mode;
+  return mode === scale_health || scale_health == null ? mode : `${mode}, ${String(scale_health)}`;
 }
 
 /** What is said about the file of a format: how it was checked, or why there is none. */

@@ -1,8 +1,8 @@
 // The uPlot options of one plot.
 import uPlot from "uplot";
-import { number, power } from "../display/format.ts";
 import type { Curve, Values } from "./curves.ts";
 import type { DrawnPlot, Tick } from "./export/svg.ts";
+import { tickFormatter } from "./tick-texts.ts";
 import { RIGHT_PADDING_PX, Y_AXIS_PX, type ChartProps } from "./chart-props.ts";
 
 /** What cannot change once uPlot has been created. */
@@ -269,7 +269,7 @@ function axisOptions(shape: PlotShape, props: () => ChartProps, ticks: Ticks): u
   };
   return [
     { ...lines, show: true, size: X_AXIS_PX, values: (_, values) => labelled("x", values, props().formatX) },
-    { ...lines, size: Y_AXIS_PX, space: 26, values: (_, values) => labelled("y", values, (value) => formatY(value, shape.isLossScale)), ...(shape.isLossScale ? { splits: powerOfTwoTicks, filter: (_, powers) => powers } : {}) },
+    { ...lines, size: Y_AXIS_PX, space: 26, values: (_, values) => labelled("y", values, tickFormatter(values, shape.isLossScale)), ...(shape.isLossScale ? { splits: powerOfTwoTicks, filter: (_, powers) => powers } : {}) },
   ];
 }
 
@@ -280,12 +280,6 @@ function powerOfTwoTicks(_plot: uPlot, _axis: number, minimum: number, maximum: 
   const powers: number[] = [];
   for (let exponent = first; exponent <= last; exponent += by) powers.push(2 ** exponent);
   return powers;
-}
-
-function formatY(value: number, isLossScale: boolean): string {
-  const exponent = Math.log2(value);
-  if (isLossScale) return Number.isInteger(exponent) ? power(exponent) : number(value, 3);
-  return Math.abs(value) >= 10_000 ? value.toLocaleString("en", { notation: "compact" }) : number(value, 3);
 }
 
 function curveColour(index: number): string {

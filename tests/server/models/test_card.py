@@ -22,6 +22,7 @@ def test_the_card_has_what_is_stored(api, register):
             "constant_metrics": {"val_accuracy": 0.1},
             "weights_digest": "abc",
         },
+        precision={"policy": "mixed_float16"},
     )
     api.client.put(f"{MODELS}/digits/aliases/champion", json={"version": 1})
     answer = api.client.get(CARD)
@@ -43,6 +44,14 @@ def test_the_card_has_what_is_stored(api, register):
     ):
         assert line in card.splitlines(), line
     assert "does not name onnx" in card
+
+
+@ON_SQLITE
+def test_no_loss_scale_has_no_health(api, register):
+    register(summary={"policy": "float32", "scale_health": "fixed"})
+    lines = api.client.get(CARD).text.splitlines()
+    assert "- loss scale: none" in lines
+    assert not [line for line in lines if line.startswith("- health of the loss scale")]
 
 
 @ON_SQLITE

@@ -79,7 +79,7 @@ function baselineRows({ jobs, baseline }: Comparison): Row[] {
       cells: jobs.map((one) => ({ text: factor(one.speedup), tone: isBaseline(one) ? "" : "differs" })),
     },
     {
-      name: "Training loss vs. baseline",
+      name: "Mean training loss of the last tenth of the steps, vs. baseline",
       cells: jobs.map((one) => ({ text: signed(one.loss_drift), tone: isBaseline(one) ? "" : "differs" })),
     },
   ];

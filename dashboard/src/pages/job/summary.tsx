@@ -9,14 +9,16 @@ export function JobSummary({ job }: { job: Job }) {
   const figures: [string, string, string?][] = [
     ["Step", integer(job.step), stepNote(job)],
     ["Loss", number(job.latest?.loss), sum.best_loss == null ? "" : `of the last step; smallest ${number(sum.best_loss)}`],
-    ["Loss scale", lossScale(job.latest?.loss_scale), scaleHealth(sum.scale_health)],
+    lossScaleFigure(job),
     ["Skipped steps", integer(sum.skipped), sum.skipped_share == null ? "" : percent(sum.skipped_share)],
     ["Examples/s", number(sum.median_examples_per_s, 3), "median"],
     ["Training time", duration(sum.steps_s), lost > 0 ? `${duration(lost)} on skipped and repeated steps` : ""],
     ...metricFigures(job),
     ...bestFigure(job),
     ["Peak memory", bytes(sum.peak_memory_bytes)],
-    ["Attempt", `${job.attempt} of ${job.max_attempts}`, sum.engine ? `engine ${sum.engine}` : ""],
+    // Attempts after a pause do not count against the limit.
+    ["Attempt", job.attempt > job.max_attempts ? integer(job.attempt) : `${job.attempt} of ${job.max_attempts}`],
+    ["Engine", sum.engine ?? MISSING],
   ];
   const known = figures.filter(([, value]) => value !== MISSING);
   return (
@@ -29,6 +31,13 @@ export function JobSummary({ job }: { job: Job }) {
       ))}
     </dl>
   );
+}
+
+/** A scale of 1 that does not change is none. */
+function lossScaleFigure({ latest, summary }: Job): [string, string, string] {
+  const scale = latest?.loss_scale;
+  if (scale === 1 && summary?.scale_health === "fixed") return ["Loss scale", "none", ""];
+  return ["Loss scale", lossScale(scale), scaleHealth(summary?.scale_health)];
 }
 
 function stepNote({ total_steps, summary }: Job): string {

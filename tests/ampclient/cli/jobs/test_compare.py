@@ -45,15 +45,16 @@ def test_compare_prints_differences_results_and_measures(ampctl, server, respond
     assert result.code == 0
     assert [line.split("  ")[0] for line in result.out.splitlines()] == [
         "", "name", "/precision/policy", "/model/filters", "state", "final loss", "skipped",
-        "peak memory", "speed-up", "loss vs. baseline",
+        "peak memory", "speed-up", "loss of last tenth of steps vs. baseline",
     ]  # fmt: skip
-    rows = {line[:18].strip(): line[18:].split() for line in result.out.splitlines()}
+    start = len("loss of last tenth of steps vs. baseline")
+    rows = {line[:start].strip(): line[start:].split() for line in result.out.splitlines()}
     assert rows[""] == ["*a", "b"]
     assert rows["name"] == ["float32", "[red]bfloat16"]
     assert rows["/model/filters"] == ["[16,", "32]", "–"]
     assert rows["final loss"] == ["0.25", "NaN"]
     assert rows["speed-up"] == ["1", "×", "1.71", "×"]
-    assert rows["loss vs. baseline"] == ["0", "%", "–"]
+    assert rows["loss of last tenth of steps vs. baseline"] == ["0", "%", "–"]
     assert result.err == "* baseline: a\n"
     params = server.requests[0].url.params
     assert (params["jobs"], params["baseline"]) == ("a,b", "a")

@@ -12,7 +12,10 @@ def test_the_reason_and_the_workers_of_the_queue_are_shown(ampctl, server, worke
         "digits (a) waits in the queue 'gpu' with priority 5, for 2 ranks, submitted "
     )
     assert lines[1] == "It is number 3 in the queue."
-    assert lines[3] == "1 online worker may run it, 1 of 2 slots with a job that you may see."
+    assert lines[3].startswith(
+        "1 online worker serves the queue 'gpu'; jobs that you may see take 1 of 2 slots. Drained, "
+        "and takes no job until it is started again: "
+    )
     assert [line.split()[0] for line in lines[4:]] == ["ID", "w1"]
 
 
@@ -20,7 +23,9 @@ def test_a_queue_without_workers_names_the_queues_that_have_some(ampctl, server,
     server.add_job("a", queue="gpu", waiting="No online worker serves the queue 'gpu'.")
     server.workers = [worker(queues=["cpu", "default"])]
     out = ampctl("job", "explain-wait", "a").out
-    assert out.splitlines()[-1] == "0 online workers may run it; others serve cpu, default."
+    assert out.splitlines()[-1] == (
+        "No online worker takes jobs of the queue 'gpu'; others serve cpu, default."
+    )
 
 
 def test_the_allocation_of_a_batch_system_is_shown(ampctl, server):
@@ -34,7 +39,7 @@ def test_the_allocation_of_a_batch_system_is_shown(ampctl, server):
 def test_a_worker_for_this_job_alone_may_run_it(ampctl, server, worker):
     server.add_job("a", waiting="A worker for this job alone was started.")
     server.workers = [worker(job_id="a", queues=[])]
-    assert "1 online worker may run it" in ampctl("job", "explain-wait", "a").out
+    assert "A worker for this job alone is online." in ampctl("job", "explain-wait", "a").out
 
 
 def test_a_job_that_does_not_wait_says_what_it_does(ampctl, server):
