@@ -1,5 +1,5 @@
 // A hook that polls a path of the API.
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { retryCount } from "./connection.ts";
 import { Poller } from "./poller.ts";
 import type { ApiError } from "./request.ts";
@@ -39,7 +39,8 @@ export function usePoll<T>(
     setResult(next);
   }, []);
 
-  useEffect(() => {
+  // At once: an effect would wait until the page has been painted with the data of the earlier path.
+  useLayoutEffect(() => {
     setError(null);
     if (path === null) return;
     const current = new Poller(path, intervalMs, {

@@ -1,6 +1,6 @@
 // One plot, drawn by uPlot: lines with bands on an x axis. uPlot is created again only when the
 // shape of the plot changes; new data are set into the existing one.
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useObservable } from "../hooks.ts";
@@ -35,7 +35,8 @@ export function Chart(props: ChartProps) {
   const lines = props.isDense || props.curves.length <= CURVES_OF_A_LINE ? 1 : Math.ceil(props.curves.length / CURVES_OF_A_LINE);
   const shapeKey = JSON.stringify([shape, shown]);
 
-  useEffect(() => {
+  // Both effects run before the browser paints: the text and the plots of a range appear together.
+  useLayoutEffect(() => {
     const element = host.current!;
     const setReadout = (index: number | null, curve: number | null = null) => {
       if (readout.current) readout.current.textContent = readoutText(latest.current, index, curve);
@@ -55,7 +56,7 @@ export function Chart(props: ChartProps) {
     };
   }, [shapeKey]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     plotRef.current?.setData(dataOf(props));
     if (readout.current && plotRef.current?.cursor.idx == null) {
       readout.current.textContent = readoutText(props, null);
