@@ -63,7 +63,7 @@ export function jobPanels(data: Columns, added: readonly string[] = []): Panel[]
 /** Every column with numbers of which a person can add a panel, and its title. */
 export function plottableColumns(data: Columns): (readonly [string, string])[] {
   return columnNames(data)
-    .filter((name) => !NEVER_PLOTTED.has(name) && hasValues({ name, ...bandFor(data, name) }))
+    .filter((name) => !NEVER_PLOTTED.has(name) && statisticsOf(data, name).some((column) => column?.some(isNumeric)))
     .map((name) => [name, columnTitle(name)]);
 }
 
@@ -124,23 +124,32 @@ function columnNames(data: Columns): string[] {
 }
 
 function bandFor(data: Columns, name: string): Omit<Curve, "name"> {
+  const columns = statisticsOf(data, name);
+  const [mean, low, high] = columns;
+  const isSampled = columns.length > 1;
+  return { mean: finiteValues(mean), low: isSampled ? finiteValues(low) : null, high: isSampled ? finiteValues(high) : null, nonFinite: nonFiniteValues(columns) };
+}
+
+/** The columns that the API has for a name: mean, minimum, maximum, first and last of each point, or the values of single steps. */
+function statisticsOf(data: Columns, name: string): (Column | undefined)[] {
   const mean = data[`${name}.mean`];
-  if (mean === undefined) {
-    return { mean: finiteValues(data[name]), low: null, high: null, nonFinite: nonFiniteValues([data[name]]) };
-  }
-  const [low, high] = [data[`${name}.min`], data[`${name}.max`]];
-  return { mean: finiteValues(mean), low: finiteValues(low), high: finiteValues(high), nonFinite: nonFiniteValues([mean, low, high, data[`${name}.first`], data[`${name}.last`]]) };
+  if (mean === undefined) return [data[name]];
+  return [mean, ...["min", "max", "first", "last"].map((statistic) => data[`${name}.${statistic}`])];
 }
 
 /** By index; where several columns have one, that of the last column. */
 function nonFiniteValues(columns: readonly (Column | undefined)[]): Map<number, number> {
-  const found = new Map<number, number>();
+  const values = new Map<number, number>();
   for (const column of columns) {
-    for (const [index, value] of (column ?? []).entries()) {
-      if (typeof value === "string") found.set(index, Number(value));
-    }
+    column?.forEach((value, index) => {
+      if (typeof value === "string") values.set(index, Number(value));
+    });
   }
-  return found;
+  return values;
+}
+
+function isNumeric(value: Column[number]): boolean {
+  return typeof value === "number" || typeof value === "string";
 }
 
 function throughput(examples: number | null | undefined, time: number | null | undefined): number | null {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Evaluation } from "../api/types.ts";
 import { jobPanels, pointAt } from "./curves.ts";
-import { metricCurve, metricLines, metricLinesOf, withMetrics } from "./evaluations.ts";
+import { evaluationsInRange, hasEveryEvaluation, metricCurve, metricLines, metricLinesOf, withMetrics } from "./evaluations.ts";
 
 const evaluations = [
   { epoch: 0, step: 1, val_accuracy: 0.5, val_loss: 2 },
@@ -60,4 +60,20 @@ test("under the cursor a metric keeps its last value, and a line ends with its l
   assert.deepEqual([0, 1, 2].map((index) => pointAt(points, index)), [-1, 1, 1]);
   const line = { ...points, mean: [5, undefined, 6, undefined], hasPoints: false };
   assert.deepEqual([0, 1, 2, 3].map((index) => pointAt(line, index)), [0, 0, 2, -1]);
+});
+
+test("evaluations in a range include those at its ends", () => {
+  assert.deepEqual(evaluationsInRange(evaluations, [1, 3]).map(({ step }) => step), [1]);
+  assert.deepEqual(evaluationsInRange(evaluations, [1, 4]).map(({ step }) => step), [1, 4]);
+  assert.deepEqual(evaluationsInRange(evaluations, [2, 3]), []);
+});
+
+test("a sample of too many evaluations is told from all of them", () => {
+  const MAX = 10;
+  for (let total = 0; total < 200; total++) {
+    const stride = Math.max(1, Math.ceil(total / MAX)); // as store/telemetry/evaluations.py: sample
+    const sample = Array.from({ length: Math.ceil(total / stride) }, () => evaluations[0]!);
+    if (hasEveryEvaluation(sample, MAX)) assert.equal(stride, 1, `${total} evaluations`);
+  }
+  assert.ok(hasEveryEvaluation([], MAX));
 });

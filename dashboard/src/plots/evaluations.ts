@@ -3,6 +3,7 @@
 import type { Evaluation, Numeric } from "../api/types.ts";
 import { isMetric, metricTitle, VALIDATION_LOSS } from "../display/metrics.ts";
 import type { Columns, Curve, Panel, Values } from "./curves.ts";
+import type { StepRange } from "./skip-markers.ts";
 
 /** The values of one metric and their x, in order. */
 export interface MetricLine {
@@ -10,6 +11,15 @@ export interface MetricLine {
   y: Numeric[];
   /** The x of the best evaluation. */
   best?: number;
+}
+
+/** Whether a response with at most `maxPoints` has all evaluations: of more, the API returns every second one or fewer, but over half of `maxPoints`. */
+export function hasEveryEvaluation(evaluations: readonly Evaluation[], maxPoints: number): boolean {
+  return evaluations.length <= maxPoints / 2;
+}
+
+export function evaluationsInRange(evaluations: readonly Evaluation[], [first, last]: StepRange): readonly Evaluation[] {
+  return evaluations.filter(({ step }) => step >= first && step <= last);
 }
 
 /** The lines of all metrics over the steps, the loss first. */

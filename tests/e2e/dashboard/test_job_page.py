@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.e2e.dashboard.test_accessibility import FITS_JS, PHONE, accessibility_violations
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.xdist_group("dashboard")
 
@@ -149,6 +149,45 @@ def test_zooming_requests_finer_data(open_signed_in: Any, finished_jobs: Any) ->
     expect(shown).to_contain_text(f"Steps {start:,} to {end:,}")
     page.get_by_role("button", name="Reset zoom").click()
     expect(shown).to_contain_text("Each point is the mean of 2 steps")
+
+
+def test_zooming_shows_the_loaded_steps_until_the_finer_ones_arrive(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    page = open_signed_in(f"#/jobs/{finished_jobs[0].id}")
+    shown = page.get_by_role("status", name="Plot range")
+    expect(shown).to_contain_text("Each point is the mean of 2 steps")
+    held_routes: list[Route] = []
+    requested: list[str] = []
+
+    def hold(route: Route) -> None:
+        held_routes.append(route)
+
+    page.route(re.compile(r"/steps\?.*start="), hold)
+    page.on("request", lambda request: requested.append(request.url))
+    before = shown.inner_text()
+    page.get_by_role("button", name="Zoom in").click()
+    expect(shown).not_to_have_text(before)
+    expect(shown).to_contain_text("Each point is the mean of 2 steps")
+    wait_until(lambda: shown.inner_text() and held_routes, "the request for the finer steps")
+    held_routes[0].continue_()
+    expect(shown).to_contain_text("Each point is one step")
+    assert [url for url in requested if "/evaluations?" in url] == []
+
+
+def test_zooming_requests_the_evaluations_in_view_if_only_a_sample_is_loaded(
+    open_signed_in: Any, finished_jobs: Any
+) -> None:
+    sample = [{"epoch": 0, "step": step, "val_loss": 1} for step in range(501)]
+    page = open_signed_in()
+    page.route(
+        re.compile(r"/evaluations\?max_points=1000$"),
+        lambda route: route.fulfill(json={"items": sample, "next": 500, "more": False}),
+    )
+    page.goto(f"{page.url.partition('#')[0]}#/jobs/{finished_jobs[0].id}")
+    with page.expect_response(re.compile(r"/evaluations\?.*after=\d+&end=\d+")) as response:
+        page.get_by_role("button", name="Zoom in").click()
+    assert response.value.ok
 
 
 def test_the_settings_of_plots_are_kept_in_the_address(

@@ -2,12 +2,12 @@
 // points, so that a long run costs no more than a short one.
 import { useCallback, useMemo, useState } from "preact/hooks";
 import { routeHref, go, queryString } from "../../router.ts";
-import type { Evaluation, EvaluationPage, Job, Steps } from "../../api/types.ts";
+import type { Evaluation, Job, Steps } from "../../api/types.ts";
 import { usePoll } from "../../api/use-poll.ts";
 import { EmptyState, LoadingState, LoadState } from "../../components/load-state.tsx";
 import { Chart } from "../../plots/chart.tsx";
 import { middleOf, skipMarkers, type SkipMarker, type StepRange } from "../../plots/skip-markers.ts";
-import { jobPanels, plottableColumns, type Columns } from "../../plots/curves.ts";
+import { jobPanels, plottableColumns, type Columns, type Panel } from "../../plots/curves.ts";
 import { metricLines, withMetrics } from "../../plots/evaluations.ts";
 import { parseSettings, settingsQuery, type PlotSettings } from "../../plots/settings/settings.ts";
 import { SettingItems } from "../../plots/settings/items.tsx";
@@ -38,22 +38,15 @@ export function stepsPath(jobId: string, query: URLSearchParams): string {
   return `/jobs/${encodeURIComponent(jobId)}/steps?${parameters}`;
 }
 
-/** The API path of the evaluations in view. */
-export function evaluationsPath(jobId: string, query: URLSearchParams): string {
-  const range = rangeFromQuery(query);
-  const view = range && { after: range[0] - 1, end: range[1] + 1 };
-  return `/jobs/${encodeURIComponent(jobId)}/evaluations?${queryString({ max_points: POINTS, ...view })}`;
-}
-
 export function Plots({ job, route, intervalMs, pulse, steps, evaluations }: TabProps) {
   const range = rangeFromQuery(route.query);
   // They add curves: a plot without them would be drawn again, perhaps while the user drags across it.
-  if (evaluations.data === null && !evaluations.error) return <LoadingState what="evaluations" />;
+  if (evaluations.inView === null && !evaluations.hasFailed) return <LoadingState what="evaluations" />;
   return (
     <LoadState what="steps" of={steps}>
       {(loaded) =>
         (loaded.data["step"]?.length ?? 0) > 0 || range !== null ? (
-          <StepPlots job={job} query={route.query} intervalMs={intervalMs} pulse={pulse} steps={loaded} evaluations={evaluations.data?.items ?? NO_EVALUATIONS} />
+          <StepPlots job={job} query={route.query} intervalMs={intervalMs} pulse={pulse} steps={loaded} evaluations={evaluations.inView ?? NO_EVALUATIONS} allEvaluations={evaluations.all ?? NO_EVALUATIONS} />
         ) : (
           <NoSteps job={job} />
         )
@@ -68,19 +61,21 @@ interface Props {
   intervalMs: number;
   pulse: number;
   steps: Steps;
+  /** Those in view, and those of all steps. */
   evaluations: readonly Evaluation[];
+  allEvaluations: readonly Evaluation[];
 }
 
-function StepPlots({ job, query, intervalMs, pulse, steps, evaluations }: Props) {
+function StepPlots({ job, query, intervalMs, pulse, steps, evaluations, allEvaluations }: Props) {
   const [marker, setMarker] = useState<SkipMarker | null>(null);
   const [moving, setMoving] = useState<number | null>(null);
   const range = rangeFromQuery(query);
   const settings = useMemo(() => parseSettings(query), [query.toString()]);
-  const whole = useWholeRun(job, range !== null && settings.x !== "step", intervalMs) ?? { data: steps.data as Columns, evaluations };
-  const kinds = useMemo(() => xKinds(whole.data, whole.evaluations), [whole.data, whole.evaluations]);
-  const axis = useMemo(() => xMap(settings.x, whole.data, whole.evaluations) ?? STEPS, [settings.x, whole.data, whole.evaluations]);
+  const allSteps = useAllSteps(job, range !== null && settings.x !== "step", intervalMs) ?? (steps.data as Columns);
+  const kinds = useMemo(() => xKinds(allSteps, allEvaluations), [allSteps, allEvaluations]);
+  const axis = useMemo(() => xMap(settings.x, allSteps, allEvaluations) ?? STEPS, [settings.x, allSteps, allEvaluations]);
   const kind = axis === STEPS ? "step" : settings.x;
-  const panels = usePanels(steps, evaluations, settings, moving ?? settings.smoothing, axis);
+  const { panels, columns } = usePanels(steps, evaluations, settings, moving ?? settings.smoothing, axis);
   const all: StepRange = [0, Math.max(1, (steps.attempts.at(-1)?.end ?? job.step) - 1)];
   const shown = range ?? all;
   const shownX: StepRange = [axis.toX(shown[0]), axis.toX(shown[1])];
@@ -98,7 +93,7 @@ function StepPlots({ job, query, intervalMs, pulse, steps, evaluations }: Props)
       <PlotControls
         {...{ settings, keys, shown, all }}
         xKinds={kinds}
-        columns={useMemo(() => addableColumns(steps, evaluations), [steps, evaluations])}
+        columns={columns}
         onChange={change}
         onShow={show}
         onSmooth={setMoving}
@@ -132,34 +127,31 @@ function StepPlots({ job, query, intervalMs, pulse, steps, evaluations }: Props)
   );
 }
 
-/** The panels in the order of the settings, smoothed, with their points on the x axis. */
+/** The panels in the order of the settings, smoothed, with their points on the x axis; and every quantity that can have a panel. */
 function usePanels(steps: Steps, evaluations: readonly Evaluation[], settings: PlotSettings, smoothing: number, axis: XMap) {
-  const drawn = useMemo(() => {
+  const exact = useMemo(() => {
     const stepPanels = jobPanels(steps.data as Columns, settings.panels ?? []);
-    const { x, panels } = withMetrics(stepPanels, steps.data["step"] as number[], metricLines(evaluations));
-    return { steps: x, panels: panels.map((panel) => smoothPanel(panel, smoothing)) };
-  }, [steps, evaluations, settings.panels?.join("\n"), smoothing]);
-  const x = useMemo(() => (axis === STEPS ? drawn.steps : drawn.steps.map(axis.toX)), [drawn.steps, axis]);
-  const chosen = settings.panels?.flatMap((key) => drawn.panels.find((panel) => panel.key === key) ?? []);
+    return withMetrics(stepPanels, steps.data["step"] as number[], metricLines(evaluations));
+  }, [steps, evaluations, settings.panels?.join("\n")]);
+  const columns = useMemo(() => addableColumns(steps, exact.panels), [steps, exact]);
+  const smoothed = useMemo(() => exact.panels.map((panel) => smoothPanel(panel, smoothing)), [exact, smoothing]);
+  const x = useMemo(() => (axis === STEPS ? exact.x : exact.x.map(axis.toX)), [exact, axis]);
+  const chosen = settings.panels?.flatMap((key) => smoothed.find((panel) => panel.key === key) ?? []);
   // An address whose panels this job does not have shows those of its data.
-  return (chosen?.length ? chosen : drawn.panels).map((panel) => ({ ...panel, x }));
+  return { panels: (chosen?.length ? chosen : smoothed).map((panel) => ({ ...panel, x })), columns };
 }
 
-/** Every quantity that can have a panel: the columns of the steps, and the metrics. */
-function addableColumns(steps: Steps, evaluations: readonly Evaluation[]): (readonly [string, string])[] {
-  const data = steps.data as Columns;
-  const { panels } = withMetrics(jobPanels(data), [], metricLines(evaluations));
+/** Key and title of every quantity that can have a panel: those that have one, and the other columns of the steps. */
+function addableColumns(steps: Steps, panels: readonly Panel[]): (readonly [string, string])[] {
   const usual = panels.map(({ key, title }) => [key, title] as const);
-  return [...usual, ...plottableColumns(data).filter(([key]) => !usual.some(([other]) => other === key))];
+  return [...usual, ...plottableColumns(steps.data as Columns).filter(([key]) => !usual.some(([other]) => other === key))];
 }
 
-/** What maps steps to another axis, of all steps while only some are in view; null until it has loaded. */
-function useWholeRun(job: Job, isNeeded: boolean, intervalMs: number): { data: Columns; evaluations: readonly Evaluation[] } | null {
-  const path = `/jobs/${encodeURIComponent(job.id)}`;
-  const steps = usePoll<Steps>(isNeeded ? `${path}/steps?${queryString({ max_points: POINTS })}` : null, intervalMs);
-  const evaluations = usePoll<EvaluationPage>(isNeeded ? `${path}/evaluations?${queryString({ max_points: POINTS })}` : null, intervalMs);
-  if (!isNeeded || !steps.data || !evaluations.data) return null;
-  return { data: steps.data.data as Columns, evaluations: evaluations.data.items };
+/** The data that map steps to another axis: those of all steps while only some are in view; null until they have loaded. */
+function useAllSteps(job: Job, isNeeded: boolean, intervalMs: number): Columns | null {
+  const path = `/jobs/${encodeURIComponent(job.id)}/steps?${queryString({ max_points: POINTS })}`;
+  const steps = usePoll<Steps>(isNeeded ? path : null, intervalMs);
+  return isNeeded && steps.data ? (steps.data.data as Columns) : null;
 }
 
 function NoSteps({ job }: { job: Job }) {

@@ -1,7 +1,8 @@
 // The properties of the tabs of a job's page.
 import type { Polled } from "../../api/use-poll.ts";
-import type { EvaluationPage, Job, Steps } from "../../api/types.ts";
+import type { Job, Steps } from "../../api/types.ts";
 import type { Route } from "../../router.ts";
+import type { JobEvaluations } from "./use-evaluations.ts";
 
 export interface TabProps {
   job: Job;
@@ -12,5 +13,5 @@ export interface TabProps {
   pulse: number;
   /** The steps in view; polled by the page, so that they load at the same time as the job. */
   steps: Polled<Steps>;
-  evaluations: Polled<EvaluationPage>;
+  evaluations: JobEvaluations;
 }

@@ -4,11 +4,13 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { retryCount } from "../../api/connection.ts";
 import { JobStream, type StreamKind } from "../../api/job-stream.ts";
 import { usePoll, type Polled } from "../../api/use-poll.ts";
-import type { EvaluationPage, Job, Steps, StepsEvent } from "../../api/types.ts";
+import type { Job, Steps, StepsEvent } from "../../api/types.ts";
 import { hasEnded } from "../../display/jobs.ts";
 import { jobAfterSteps, jobOfResponse, stepsOfResponse, withNewSteps } from "../../display/live-steps.ts";
 import type { Route } from "../../router.ts";
-import { evaluationsPath, isZoomed, stepsPath } from "./plots.tsx";
+import { isZoomed, stepsPath } from "./plots.tsx";
+import { rangeFromQuery } from "./ranges.ts";
+import { useEvaluations, type JobEvaluations } from "./use-evaluations.ts";
 
 const POLL_MS = 2000;
 const ENDED_MS = 10_000;
@@ -23,7 +25,7 @@ const HEADER_COLUMNS = "loss,loss_scale,grad_norm,learning_rate";
 export interface JobPageData {
   job: Polled<Job>;
   steps: Polled<Steps>;
-  evaluations: Polled<EvaluationPage>;
+  evaluations: JobEvaluations;
   intervalMs: number;
   pulse: number;
 }
@@ -40,7 +42,7 @@ export function useJobPage(id: string, tab: string, route: Route): JobPageData {
   const job = usePoll<Job>(`/jobs/${encodeURIComponent(id)}`, jobMs, pulse, jobOfResponse);
   // Requested at the same time as the job, not after it.
   const steps = usePoll<Steps>(hasPlots ? stepsPath(id, route.query) : null, curvesMs, 0, stepsOfResponse);
-  const evaluations = usePoll<EvaluationPage>(hasPlots ? evaluationsPath(id, route.query) : null, curvesMs, pulse);
+  const evaluations = useEvaluations(hasPlots ? id : null, rangeFromQuery(route.query), curvesMs, pulse);
   useEffect(() => setState(job.data), [job.data]);
 
   const show = useRef<(events: StepsEvent[]) => void>(() => undefined);
