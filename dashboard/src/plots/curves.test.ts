@@ -41,6 +41,11 @@ test("every skipped step has a marker, and close ones share it", () => {
   assert.equal(markerLabel(markers[1]!), "Skipped step 900");
 });
 
+test("skipped steps outside of the range have no marker", () => {
+  const steps = response({ skipped_steps: { total: 4, steps: [99, 100, 200, 201] } });
+  assert.deepEqual(skipMarkers(steps, [100, 200], 100).map(({ first }) => first), [100, 200]);
+});
+
 test("more skipped steps than the API lists are marked by the points that contain them", () => {
   const steps = response({
     data: { step: [0, 100, 200], count: [100, 100, 50], skipped: [0, 7, 2000] },

@@ -18,6 +18,7 @@ export function skipMarkers(steps: Steps, range: StepRange, slots = MAX_MARKERS)
   const width = Math.max(1, range[1] - range[0]) / slots;
   const markers = new Map<number, SkipMarker>();
   for (const one of skippedRanges(steps)) {
+    if (one.last < range[0] || one.first > range[1]) continue; // of a wider range, whose steps are shown until finer ones arrive
     const slot = Math.floor((one.first - range[0]) / width);
     const marker = markers.get(slot);
     if (marker) Object.assign(marker, { last: one.last, count: marker.count + one.count });
