@@ -32,7 +32,7 @@ def test_jobs_selected_in_the_list_are_compared(open_signed_in: Any, finished_jo
     speed_up = table.get_by_role("row", name=re.compile("^Speed-up")).get_by_role("cell")
     expect(speed_up.first).to_have_text("1 ×")
     expect(speed_up.last).to_have_text(re.compile(r"^[\d.]+ ×$"))
-    drift = table.get_by_role("row", name=re.compile("^Training loss vs")).get_by_role("cell")
+    drift = table.get_by_role("row", name=re.compile("^Mean training loss")).get_by_role("cell")
     expect(drift.last).to_have_text(re.compile(r"^[+-]?(< )?[\d.]+ %$"))
     loss = table.get_by_role("row", name=re.compile("^validation loss")).get_by_role("cell")
     expect(loss).to_have_text([f"{job.metrics['val_loss']:.4}" for job in finished_jobs])
