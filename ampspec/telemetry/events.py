@@ -8,6 +8,23 @@ PROFILE_FAILED: Final = "profile_failed"
 PROFILE_NOT_TAKEN: Final = "profile_not_taken"
 NO_PROFILE: Final = (PROFILE_FAILED, PROFILE_NOT_TAKEN)
 """The codes of warnings that answer a request for a profile without a report."""
+RESULT_WARNINGS: Final = frozenset(
+    {
+        "no_better_than_constant",
+        "no_best_evaluation",
+        "non_finite_gradients",
+        "non_finite_loss",
+        "frozen_at_random",
+        "precision_not_delivered",
+        "evaluation_not_reported",
+        "model_not_saved",
+        "model_not_exported",
+    }
+)
+"""The codes of warnings about what was trained, which a result is shown with.
+
+Warnings about how it was trained, such as a checkpoint that was not written, are in the events.
+"""
 
 
 class EventType(StrEnum):

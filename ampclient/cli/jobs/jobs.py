@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ampclient.cli import shell_completion
+from ampclient.cli.jobs.watch import result_warnings
 from ampclient.cli.options import AsJson, JobId, client_of, job_of
 from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_item, print_items
 from ampclient.cli.output.job_output import print_job, print_jobs
@@ -190,7 +191,8 @@ def _print_job(job: "Job") -> None:
     attempts = job.attempts() if job.ranks > 1 else []
     ranks = attempts[-1].ranks if attempts else None
     data = job.data_summary() if job.attempt else None
-    print_job(job, loaded, ranks, data, _current_allocation(job))
+    warnings = result_warnings(job)
+    print_job(job, loaded, ranks, data, _current_allocation(job), warnings=warnings)
 
 
 def _current_allocation(job: "Job") -> "Allocation | None":

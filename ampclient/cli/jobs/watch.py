@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ampclient._display.formats import printable
 from ampclient.cli.exit_status import ExitStatus
 from ampclient.cli.options import AsJson, client_of, job_in
 from ampclient.cli.output.job_output import print_job, print_jobs
 from ampclient.cli.output.tables import print_json
 from ampclient.cli.shell_completion import job_ids
-from ampclient.errors import ConnectionFailed
+from ampclient.errors import AmpcoreError, ConnectionFailed
 from ampspec.jobs import State
+from ampspec.telemetry.events import RESULT_WARNINGS, EventType
 
 if TYPE_CHECKING:
     from ampclient._job.job import Job
@@ -27,6 +29,7 @@ WAIT_HELP: Final = "Wait until it is done, with progress; exit 0 only if it succ
 Wait = Annotated[bool, typer.Option("--wait", "-w", help=WAIT_HELP)]
 Watch = Annotated[bool, typer.Option("--wait", "--watch", "-w", help=WAIT_HELP)]
 """The same of a job, under the name that it had before, too."""
+MAX_WARNINGS_READ: Final = 1000
 
 
 def watch(
@@ -73,7 +76,7 @@ def watch_to_the_end(jobs: "Sequence[Job]", *, as_json: bool) -> None:
     elif as_json:
         print_json(ended[0].to_json())
     else:
-        print_job(ended[0])
+        print_job(ended[0], warnings=_readable_warnings(ended[0]))
     raise typer.Exit(all_succeeded(ended))
 
 
@@ -84,7 +87,32 @@ def print_several(jobs: "Sequence[Job]", *, as_json: bool) -> None:
     if as_json:
         print_json([job.to_json() for job in jobs])
     else:
-        print_jobs(jobs, distinct_names(jobs))
+        names = distinct_names(jobs)
+        print_jobs(jobs, names)
+        for job in jobs:
+            for warning in _readable_warnings(job) if job.state.is_terminal else ():
+                text = printable(f"{names[job.id]}: warning: {' '.join(warning.split())}")
+                typer.echo(text, err=True)
+
+
+def result_warnings(job: "Job") -> list[str]:
+    """What the last attempt warned of that concerns the result, in order."""
+    if not job.attempt:
+        return []
+    messages = [
+        str(event.data.get("message") or event.data["code"])
+        for event in job.events(type=EventType.WARNING, limit=MAX_WARNINGS_READ)
+        if event.attempt == job.attempt and event.data.get("code") in RESULT_WARNINGS
+    ]
+    return list(dict.fromkeys(messages))
+
+
+def _readable_warnings(job: "Job") -> list[str]:
+    """The same; none where the server does not respond: the result must be shown anyway."""
+    try:
+        return result_warnings(job)
+    except AmpcoreError:
+        return []
 
 
 def followed(jobs: "Sequence[Job]") -> "list[Job]":

@@ -99,6 +99,8 @@ def print_job(
     ranks: "Sequence[Rank] | None" = None,
     data: "DataSummary | None" = None,
     allocation: "Allocation | None" = None,
+    *,
+    warnings: Sequence[str] = (),
 ) -> None:
     """Print one job, a line per field.
 
@@ -108,6 +110,7 @@ def print_job(
         ranks: Its ranks, if it has several.
         data: What it trains on.
         allocation: What a batch system has given it, or is asked for.
+        warnings: What is wrong with its result.
     """
     facts = [("id", job.id), ("name", job.name), ("state", _state(job))]
     if job.waiting:
@@ -123,6 +126,7 @@ def print_job(
     facts += [*_ranks(job, ranks or ()), *_outcome(job), *_times(job)]
     if job.trace_id is not None:
         facts.append(("trace", job.trace_id))
+    facts += [("warning", " ".join(warning.split())) for warning in warnings]
     print_fields(facts)
 
 

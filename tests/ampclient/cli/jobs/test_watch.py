@@ -156,3 +156,60 @@ def test_a_terminal_shows_plots_with_skipped_steps_and_ctrl_c_detaches(
     assert "ampctl watch a" in read_until(terminal, ["Detached", "ampctl watch a"])
     assert process.wait(timeout=DEADLINE_S) == 130
     os.close(terminal)
+
+
+def warning(seq, code, attempt=1):
+    data = {"code": code, "message": f"The warning\n{code}."}
+    facts = {"step": 3, "attempt": attempt, "created_at": "2026-01-01T00:00:00Z"}
+    return {"seq": seq, "type": "warning", "data": data, **facts}
+
+
+@pytest.fixture
+def warned(server, summary):
+    """Ended jobs with warnings, of which some concern the result of the last attempt."""
+    for job_id in ("a", "b"):
+        server.add_job(job_id, state="succeeded", attempt=2, summary=summary, name=f"job-{job_id}")
+    server.events["a"] = [
+        warning(1, "model_not_saved", attempt=1),
+        warning(2, "checkpoint_failed", attempt=2),
+        warning(3, "no_better_than_constant", attempt=2),
+        warning(4, "model_not_exported", attempt=2),
+        warning(5, "model_not_exported", attempt=2),
+    ]
+
+
+@pytest.mark.parametrize("command", ["watch", "get"])
+def test_a_result_is_shown_with_the_warnings_that_concern_it(ampctl, server, warned, command):
+    lines = ampctl(command, "a").out.splitlines()
+    assert [" ".join(line.split()) for line in lines[-2:]] == [
+        "warning The warning no_better_than_constant.",
+        "warning The warning model_not_exported.",
+    ]
+    assert sum(line.startswith("warning") for line in lines) == 2
+    assert "warning" not in ampctl(command, "b").out
+    assert "warning" not in ampctl(command, "a", "--json").out
+
+
+def test_of_several_results_each_warning_is_named_on_standard_error(ampctl, server, warned):
+    result = ampctl("watch", "a", "b")
+    assert "warning" not in result.out
+    assert [line for line in result.err.splitlines() if "warning" in line] == [
+        "job-a: warning: The warning no_better_than_constant.",
+        "job-a: warning: The warning model_not_exported.",
+    ]
+
+
+def test_a_result_is_shown_without_its_warnings_if_they_cannot_be_read(
+    ampctl, server, warned, monkeypatch
+):
+    whole = server.handle
+
+    def handle(request):
+        if request.url.path.endswith("/events"):
+            return httpx.Response(400, json={"code": "refused", "detail": "No events."})
+        return whole(request)
+
+    monkeypatch.setattr(server, "handle", handle)
+    result = ampctl("watch", "a")
+    assert result.code == 0
+    assert "succeeded" in result.out
