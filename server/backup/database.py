@@ -18,6 +18,7 @@ from sqlalchemy import URL, Connection, create_engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from server import schema
+from server.backup.files import make_folder
 from server.backup.manifest import BackupFailed, DatabaseCopy, StoredFile, sha256_of
 from store.tables import Base
 
@@ -56,8 +57,9 @@ def load(database_url: str, folder: Path, copy: DatabaseCopy) -> None:
     url, file = make_url(database_url), folder / copy.file.path
     if copy.kind == "sqlite":
         target = Path(url.database or "")
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         part = target.with_name(f"{target.name}.part")
+        part.touch(OWNER_ONLY)  # before it has content
         shutil.copyfile(file, part)
         part.chmod(OWNER_ONLY)
         part.rename(target)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -47,17 +48,29 @@ def regular_files(folder: Path) -> Iterator[Path]:
 
 
 def copy_file(source: Path, target: Path, relative: str) -> StoredFile:
-    """Copy a file; returns it with the SHA-256 of what was copied."""
+    """Copy a file; returns it with the SHA-256 of what was copied.
+
+    Only the owner can read the copy and the folders that are created for it, whatever the umask.
+    """
     with source.open("rb") as original:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         digest, size_bytes = hashlib.sha256(), 0
-        with target.open("xb") as copy:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(os.open(target, flags, stat.S_IRUSR | stat.S_IWUSR), "wb") as copy:
             while piece := original.read(READ_BYTES):
                 digest.update(piece)
                 size_bytes += copy.write(piece)
             copy.flush()
             os.fsync(copy.fileno())
     return StoredFile(path=relative, size_bytes=size_bytes, sha256=digest.hexdigest())
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and the missing ones above it; `Path.mkdir` gives those the usual mode."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(mode=stat.S_IRWXU, exist_ok=True)
 
 
 def is_empty(folder: Path) -> bool:

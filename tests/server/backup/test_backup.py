@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,9 @@ def test_a_backup_is_restored_into_an_empty_database(
     assert outcome.exit_code == 0, outcome.output
     assert files_in(restored_dir / "artifacts") == {f"{service}/attempt-1/model.keras": "weights"}
     assert files_in(restored_dir / "datasets") == {"birds.csv": "a,b"}
+    for path in (restored_dir, *restored_dir.rglob("*"), folder, *(folder / "files").rglob("*")):
+        expected_mode = 0o700 if path.is_dir() else 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == expected_mode, path
     database = Database(empty_database)
     with database.write() as session:
         assert schema.is_compatible(session)
