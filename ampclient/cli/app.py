@@ -3,9 +3,10 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from ampclient.cli import notifications, runs, shell_completion, top, workers
 from ampclient.cli.access import audit, login, people, projects, retention, tokens
@@ -20,8 +21,22 @@ from ampclient.cli.studies import studies
 from ampclient.errors import AmpcoreError
 from ampspec import __version__
 
+
+class CommandGroup(TyperGroup):
+    """The commands, with messages about options without the prefix that Typer takes over."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. Raises BadParameter."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 app = typer.Typer(
     name="ampctl",
+    cls=CommandGroup,
     help="Submit, watch and compare mixed-precision training jobs on an ampcore server.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -10,6 +10,7 @@ import typer
 from ampclient.cli.options import AsJson, client_of
 from ampclient.cli.output.tables import print_json
 from ampclient.errors import AmpcoreError
+from ampspec.documents.text import plural
 
 if TYPE_CHECKING:
     from ampclient.imports.send import ImportedRun
@@ -55,7 +56,8 @@ def sync(
         if as_json:
             synced.append({"folder": str(folder), **run._asdict()})
             continue
-        what = f"{run.sent:,} entries sent" if run.sent else "nothing to send"
+        entries = plural(run.sent, "entry", "entries")
+        what = f"{entries} sent" if run.sent else "nothing to send"
         typer.echo(f"{run.run_id}  {run.state}  {what}  {run.url}")
         if run.refused:
             typer.echo(f"{folder}: the server has refused {run.refused}.", err=True)
@@ -148,7 +150,8 @@ def mirror(
         mirrored = client.runs.mirror(job_id, target)
         documents.append(mirrored._asdict())
         if not as_json:
-            counts = f"{mirrored.steps:,} steps, {mirrored.evaluations:,} evaluations"
+            steps, evaluations = mirrored.steps, mirrored.evaluations
+            counts = f"{plural(steps, 'step')}, {plural(evaluations, 'evaluation')}"
             typer.echo(f"{mirrored.id}  {mirrored.name}  {counts}  {mirrored.place}")
     if as_json:
         print_json(documents)
@@ -162,7 +165,7 @@ def _print_imported(runs: "Iterable[ImportedRun]", *, as_json: bool) -> None:
         documents.append(run._asdict())
         if as_json:
             continue
-        typer.echo(f"{run.id}  {run.name}  {run.steps:,} steps  {run.url}")
+        typer.echo(f"{run.id}  {run.name}  {plural(run.steps, 'step')}  {run.url}")
         renamed = [f"{name} as {column}" for name, column in run.columns.items() if name != column]
         if renamed:
             typer.echo(f"  columns: {', '.join(renamed)}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ampclient.mirrors.mirror import Mirror, MirrorEnd, MirrorRow, MirrorStart
+from ampspec.documents.text import plural
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,9 @@ class LiveMirror:
             self._fail(f"{type(error).__name__}: {error}")
             return
         if self._left_out:
-            self._report(f"it is slower than the program: {self._left_out:,} rows were left out")
+            left_out = plural(self._left_out, "row")
+            verb = "was" if self._left_out == 1 else "were"
+            self._report(f"it is slower than the program: {left_out} {verb} left out")
 
     def _fail(self, reason: str) -> None:
         with self._changed:

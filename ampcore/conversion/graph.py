@@ -68,8 +68,8 @@ def functional(model: Any) -> Any:
     if not isinstance(model, keras.Model) or not hasattr(network, "_nodes_by_depth"):
         raise NotConvertible(
             None,
-            f"a {type(model).__name__} has no graph of layers; expected a functional or sequential "
-            "keras.Model that knows its input shape",
+            f"the class {type(model).__name__} has no graph of layers; expected a functional or "
+            "sequential keras.Model that knows its input shape",
         )
     return network
 

@@ -56,6 +56,8 @@ class _Part:
     def of(cls, values: NDArray[Any]) -> "_Part":
         rows = _features(values)
         finite = np.where(np.isfinite(rows), rows, np.nan)
+        # NumPy warns of a column without any number, whose median is taken for 0.
+        finite[:, np.isnan(finite).all(axis=0)] = 0.0
         # A constant feature has no spread of its own: it gets the typical one of its tensor.
         with np.errstate(all="ignore"):
             median = np.nan_to_num(np.nanmedian(finite, axis=0))

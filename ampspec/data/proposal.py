@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ampspec.data.target_columns import TARGET_NAMES, columns_named
+from ampspec.documents.text import plural
 
 USUAL_TARGETS: Final = (
     *TARGET_NAMES,
@@ -322,7 +323,7 @@ def _propose_split(kind: str, rows: int, splits: Mapping[str, int], proposal: Pr
     if evaluation is not None and "train" in splits:
         training = splits["train"]
         proposal.reasons.append(
-            f"Validation: the {evaluation} split of the data, {splits[evaluation]:,} rows."
+            f"Validation: the {evaluation} split of the data, {plural(splits[evaluation], 'row')}."
         )
     else:
         data["validation_split"] = 0.2

@@ -6,9 +6,9 @@ from typing import Final
 MAX_NAMES: Final = 5
 
 
-def plural(count: int, noun: str) -> str:
-    """A count and its noun: `1 step`, `2,000 steps`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
+    """A count and its noun: `1 step`, `2,000 steps`; with a plural of its own, `2 entries`."""
+    return f"{count:,} {noun if count == 1 else plural_noun or f'{noun}s'}"
 
 
 def join_names(names: Iterable[object], max_names: int = MAX_NAMES) -> str:

@@ -228,7 +228,7 @@ def _check_may_give(admin: Principal, role: str, scopes: Sequence[str]) -> None:
         return
     missing = sorted(set(scopes) - admin.scopes)
     if role == Role.ADMIN or missing:
-        what = f"the scope {missing[0]!r}" if missing else f"the role {role!r}"
+        what = f"the scope {missing[0]}" if missing else f"the role {role}"
         raise Forbidden(
             f"Expected a token with no more permissions than this one, received {what}. An admin "
             "of all projects can do that."

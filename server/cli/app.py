@@ -15,12 +15,13 @@ from infra.isolation import hide_memory
 from server.cli.access import project_app, token_app
 from server.cli.backup import backup, restore
 from server.cli.doctor import doctor
-from server.cli.terminal import fail, read_settings
+from server.cli.terminal import CommandGroup, fail, read_settings
 from server.embedded.data_folder import DataFolder
 from server.serve import StartFailed
 
 app = typer.Typer(
     name="ampserver",
+    cls=CommandGroup,
     help="Mixed-precision training as a service.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

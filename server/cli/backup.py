@@ -31,9 +31,9 @@ def backup(folder: Folder) -> None:
     typer.echo(f"Data sets of the operator: {_copied(manifest.datasets)}.")
     if manifest.artifacts.missing:
         typer.echo(
-            f"{plural(manifest.artifacts.missing, 'file')} of the database are not in the backup: "
-            "they were deleted while it was made, as outdated checkpoints are, or are missing in "
-            "the storage, too (`ampserver doctor`).",
+            f"Not in the backup: {plural(manifest.artifacts.missing, 'file')} of the database, "
+            "deleted while it was made, as outdated checkpoints are, or missing in the storage, "
+            "too (`ampserver doctor`).",
             err=True,
         )
     typer.echo(f"The backup {folder} is complete.")

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from ampspec.documents.text import table_lines
 
 if TYPE_CHECKING:
     from server.settings import Settings
+
+
+class CommandGroup(TyperGroup):
+    """The commands, with messages about options without the prefix that Typer takes over."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. Raises BadParameter."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
 
 
 def read_settings() -> Settings:

@@ -433,7 +433,7 @@ def test_a_subclassed_model_is_refused_with_the_two_ways_to_train_it(client):
         with pytest.raises(InvalidSpec) as raised:
             submit({"model": OwnModel(), "data": DIGITS})
         [problem] = raised.value.problems
-        assert problem.received.startswith("a OwnModel has no graph of layers")
+        assert problem.received.startswith("the class OwnModel has no graph of layers")
         assert "`model: {kind: bundle}` with `code=FOLDER`" in problem.expected
         assert "ampcore.Trainer.from_keras" in problem.expected
 

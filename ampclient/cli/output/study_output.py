@@ -69,7 +69,7 @@ LATER: Final = "known once a job with this model and data has succeeded"
 def cost_line(estimate: "Estimate") -> str:
     """The cost of a study in a line."""
     at_least = "At least " if estimate.more_jobs_possible else ""
-    steps = "" if estimate.steps is None else f", {estimate.steps:,} steps"
+    steps = "" if estimate.steps is None else f", {plural(estimate.steps, 'step')}"
     time = f"how long they train is {LATER}"
     if estimate.train_s is not None:
         time = f"they train for about {formats.duration(estimate.train_s)}"

@@ -45,6 +45,17 @@ def test_folders_are_sent_and_one_that_cannot_be_is_named(
     assert "nothing to send" in result.out
 
 
+def test_a_run_that_was_never_sent_and_one_entry_are_named_as_they_are(
+    api, ampctl, folder, monkeypatch, caplog
+):
+    messages = [record.getMessage() for record in caplog.get_records("setup")]
+    [message] = [text for text in messages if "could not be sent completely" in text]
+    assert message.startswith("the run could not be sent")
+    monkeypatch.setenv("AMPCORE_URL", api.url)
+    monkeypatch.setenv("AMPCORE_TOKEN", api.token)
+    assert "  1 entry sent  " in ampctl("run", "sync", str(folder)).out
+
+
 def test_a_job_is_mirrored_with_the_command_line(api, ampctl, monkeypatch):
     monkeypatch.setenv("AMPCORE_URL", api.url)
     monkeypatch.setenv("AMPCORE_TOKEN", api.token)
@@ -58,7 +69,7 @@ def test_a_job_is_mirrored_with_the_command_line(api, ampctl, monkeypatch):
     [document] = result.json()
     assert (document["id"], document["steps"], document["evaluations"]) == (run.id, 1, 0)
     result = ampctl("run", "mirror", run.id, "--to", "wandb", "--project", "digits")
-    assert "mirrored  1 steps, 0 evaluations  a list" in result.out
+    assert "mirrored  1 step, 0 evaluations  a list" in result.out
     assert "not written: pictures" in result.err
     assert places == [("http://m", "Default"), (Path(), "digits")]
 

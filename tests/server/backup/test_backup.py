@@ -86,7 +86,7 @@ def test_a_backup_is_restored_into_an_empty_database(
     folder, restored_dir = tmp_path / "backup", tmp_path / "restored"
     outcome = run("backup", folder, url=database_url, data_dir=data_dir)
     assert outcome.exit_code == 0, outcome.output
-    assert "1 file of the database are not in the backup" in outcome.stderr
+    assert "Not in the backup: 1 file of the database" in outcome.stderr
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["database"]["schema_revision"] == schema.HEAD
     assert (manifest["database"]["rows"]["jobs"], manifest["artifacts"]["count"]) == (1, 1)

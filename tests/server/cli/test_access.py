@@ -83,6 +83,7 @@ def test_invalid_options_create_no_token(migrated, options):
     assert outcome.exit_code in (1, 2)
     assert outcome.stdout == ""
     assert "expected" in outcome.stderr.lower() or "is not one of" in outcome.stderr
+    assert "Value error" not in outcome.stderr
     assert read(migrated, tokens.listing) == []
 
 

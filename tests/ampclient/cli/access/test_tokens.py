@@ -13,6 +13,12 @@ def test_create_prints_only_the_secret_to_standard_output(ampctl, server):
     assert "not shown again" in result.err.replace("\n", " ")
 
 
+def test_an_unknown_role_is_wrong_usage(ampctl, server):
+    result = ampctl("token", "create", "ci", "--role", "boss")
+    assert (result.code, server.tokens) == (2, [])
+    assert "Invalid value for '--role': 'boss' is not one of 'admin'" in result.err
+
+
 def test_create_as_json_prints_the_token_with_its_secret(ampctl):
     document = ampctl("token", "create", "ci", "--json").json()
     assert (document["secret"], document["role"]) == ("amp_secret", "member")

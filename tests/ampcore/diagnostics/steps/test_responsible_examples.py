@@ -81,6 +81,14 @@ def statistics_of(x, y=None):
     return InputStatistics(ArrayExamples(Batch(x, y)))
 
 
+def test_a_column_without_any_number_has_statistics_without_a_warning():
+    x = RANDOM.normal(size=(10, 2)).astype(np.float32)
+    x[:, 1] = np.nan
+    statistics = statistics_of(x)
+    assert np.isinf(statistics.scores(Batch(x, np.zeros(10)))).all()
+    assert 0 < statistics.usual_input < EXTREME
+
+
 def test_a_quarter_of_wrong_values_does_not_hide_them():
     x = RANDOM.normal(size=(1000, 4)).astype(np.float32)
     x[:250] = 1e20
