@@ -5,8 +5,8 @@
     NAME (<= | >= | < | >) base [(+ | -) NUMBER [points | % | SIZE]]
 
 `base` and `x` (times) are the value of the baseline. Points are hundredths of a share: from 91 % to
-90.5 % are 0.5 points. After `base` and `within`, % is relative to the baseline's value; otherwise
-1 % is 0.01. SIZE is kB, MB, GB, KiB, MiB or GiB.
+90.5 % are 0.5 points; `1 point` is the same as `1 points`. After `base` and `within`, % is relative
+to the baseline's value; otherwise 1 % is 0.01. SIZE is kB, MB, GB, KiB, MiB or GiB.
 """
 
 import math
@@ -35,7 +35,7 @@ ROUNDING: Final = 1e-9
 """Values whose relative difference is smaller are equal: 0.91 - 0.905 is a little above 0.005."""
 
 _NUMBER: Final = r"(?P<number>\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
-_UNIT: Final = rf"(?P<unit>points|%|{'|'.join(SIZES)})?"
+_UNIT: Final = rf"(?P<unit>points?|%|{'|'.join(SIZES)})?"
 _NAME: Final = r"(?P<name>\w(?:[\w.:@/+()%,# -]*?[\w.:@/+()%,#-])?)"
 _COMPARED: Final = r"\s*(?P<operator><=|>=|<|>)\s*"
 _FORMS: Final = (
@@ -86,7 +86,7 @@ class Assertion:
             return cls(text.strip(), name, operator, factor=number)
         if unit == "%" and relative:
             return cls(text.strip(), name, operator, factor, share=number / 100)
-        scale = 0.01 if unit in ("points", "%") else SIZES.get(unit or "", 1.0)
+        scale = 0.01 if unit in ("point", "points", "%") else SIZES.get(unit or "", 1.0)
         return cls(text.strip(), name, operator, factor, offset=number * scale)
 
     @property

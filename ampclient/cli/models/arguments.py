@@ -18,8 +18,17 @@ Reference = Annotated[
         show_default=False,
     ),
 ]
+NameOrVersion = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME[:N | @ALIAS]",
+        help="A version of a model, or a model whose VERSION follows.",
+        show_default=False,
+    ),
+]
 Number = Annotated[
-    int, typer.Argument(metavar="VERSION", help="The number of a version.", show_default=False)
+    int | None,
+    typer.Argument(metavar="[VERSION]", help="The number of a version.", show_default=False),
 ]
 IfVersion = Annotated[
     int | None,
@@ -33,6 +42,25 @@ IfVersion = Annotated[
 Reason = Annotated[
     str | None, typer.Option(help="Why, for the history.", metavar="TEXT", show_default=False)
 ]
+
+
+def names_version(text: str) -> bool:
+    """Whether a reference names a version, and no model as a whole."""
+    return bool(set("@:") & set(text))
+
+
+def version_reference(text: str, number: int | None) -> str:
+    """The reference of the version that `NAME:N`, `NAME@ALIAS` or `NAME N` names.
+
+    Raises BadParameter unless exactly one of reference and number names it.
+    """
+    if names_version(text) == (number is not None):
+        raise typer.BadParameter(
+            f"expected one version, as in digits:3, digits@champion or digits 3; received "
+            f"{text if number is None else f'{text} {number}'}",
+            param_hint="VERSION",
+        )
+    return text if number is None else f"{text}:{number}"
 
 
 def checked(work: Callable[[], T]) -> T:

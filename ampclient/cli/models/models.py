@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ampclient.cli.jobs.watch import detach_on_interrupt
-from ampclient.cli.models.arguments import Name, Reference, checked, tag_changes
+from ampclient.cli.models.arguments import Name, Reference, checked, names_version, tag_changes
 from ampclient.cli.models.promotion import alias, gate, history, promote
 from ampclient.cli.options import AsJson, Limit, client_of
 from ampclient.cli.output.download_bar import download_bar
@@ -57,7 +57,7 @@ def show(
 ) -> None:
     """Show the versions of a model, or one version with its files, data and metrics."""
     models = client_of(context).models
-    if deleted or not set("@:") & set(reference):
+    if deleted or not names_version(reference):
         versions = checked(lambda: list(models.versions(reference, deleted=deleted)))
         print_items(
             versions,
@@ -112,7 +112,7 @@ def register(
 def tag(context: typer.Context, reference: Reference, tags: Tags, as_json: AsJson = False) -> None:
     """Set or remove tags of a version, or with NAME alone of the model."""
     models, changes = client_of(context).models, tag_changes(tags)
-    if set("@:") & set(reference):
+    if names_version(reference):
         version = checked(lambda: models.update_version(reference, tags=changes))
         remaining, document = version.tags, version.to_json()
     else:
@@ -135,7 +135,7 @@ def note(
 ) -> None:
     """Write the note of a version, or with NAME alone of the model."""
     models = client_of(context).models
-    if set("@:") & set(reference):
+    if names_version(reference):
         document = checked(lambda: models.update_version(reference, note=text or None)).to_json()
     else:
         document = checked(lambda: models.update(reference, note=text or None)).to_json()

@@ -6,11 +6,20 @@ from typing import Annotated
 import typer
 
 from ampclient.cli.exit_status import ExitStatus
-from ampclient.cli.models.arguments import IfVersion, Name, Number, Reason, checked
+from ampclient.cli.models.arguments import (
+    IfVersion,
+    Name,
+    NameOrVersion,
+    Number,
+    Reason,
+    checked,
+    version_reference,
+)
 from ampclient.cli.options import AsJson, Limit, client_of
 from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_items
 from ampclient.cli.output.model_output import print_history, print_promotion
 from ampclient.cli.output.tables import print_json
+from ampspec.references.model_reference import ModelReference
 
 Alias = Annotated[
     str, typer.Option("--alias", metavar="ALIAS", help="Such as champion.", show_default=False)
@@ -29,14 +38,11 @@ Assertions = Annotated[
 
 def alias(
     context: typer.Context,
-    name: Name,
+    name: NameOrVersion,
     alias_name: Annotated[
         str, typer.Argument(metavar="ALIAS", help="Such as champion.", show_default=False)
     ],
-    version: Annotated[
-        int | None,
-        typer.Argument(metavar="[VERSION]", help="The number of a version.", show_default=False),
-    ] = None,
+    version: Number = None,
     *,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the alias.")] = False,
     if_version: IfVersion = None,
@@ -44,15 +50,15 @@ def alias(
     as_json: AsJson = False,
 ) -> None:
     """Give an alias to a version without a check, or remove it; see promote for checks."""
-    if remove == (version is not None):
+    if remove and version is not None:
         raise typer.BadParameter("expected either a VERSION or --remove", param_hint="VERSION")
     models = client_of(context).models
-    if version is None:
+    if remove:
         change = checked(
             lambda: models.remove_alias(name, alias_name, if_version=if_version, reason=reason)
         )
     else:
-        reference = f"{name}:{version}"
+        reference = version_reference(name, version)
         change = checked(
             lambda: models.set_alias(reference, alias_name, if_version=if_version, reason=reason)
         )
@@ -68,8 +74,8 @@ def alias(
 
 def promote(
     context: typer.Context,
-    name: Name,
-    version: Number,
+    name: NameOrVersion,
+    version: Number = None,
     *,
     alias_name: Alias,
     assertions: Assertions = None,
@@ -82,9 +88,10 @@ def promote(
     The server checks them and keeps the evidence. The exit status is 1 if one does not hold, or if
     the validation examples do not tell: then it says what would settle it.
     """
+    reference = version_reference(name, version)
     change = checked(
         lambda: client_of(context).models.promote(
-            f"{name}:{version}",
+            reference,
             alias_name,
             assertions or [],
             if_version=if_version,
@@ -95,7 +102,9 @@ def promote(
     if as_json:
         print_json(change.to_json())
     else:
-        print_promotion(f"{name}:{version}", change)
+        # The number of what `NAME@ALIAS` named, which may be the alias that has just moved.
+        model_name = ModelReference.parse(reference).name
+        print_promotion(f"{model_name}:{change.to_number}", change)
     if not change.changed:
         raise typer.Exit(ExitStatus.FAILED)
 

@@ -114,7 +114,7 @@ def print_history(changes: Iterable["AliasChange"]) -> None:
         TableColumn("TO", align_right=True),
         TableColumn("OUTCOME"),
         TableColumn("BY", min_width=8, drop_order=1),
-        TableColumn("REASON", min_width=12, drop_order=2),
+        TableColumn("REASON", min_width=24, wraps=True),
     )
     rows = [
         (
@@ -124,11 +124,20 @@ def print_history(changes: Iterable["AliasChange"]) -> None:
             formats.UNKNOWN if change.to_number is None else str(change.to_number),
             change.outcome,
             change.created_by or formats.UNKNOWN,
-            formats.printable(change.reason or ""),
+            formats.printable(_reason(change)),
         )
         for change in changes
     ]
     print_table(columns, rows)
+
+
+def _reason(change: "AliasChange") -> str:
+    """What was written as the reason, and the checks with the values that were compared."""
+    checks = [
+        f"{SIGNS.get(check.outcome, formats.UNKNOWN)} {check.message}"
+        for check in change.checks or ()
+    ]
+    return "; ".join([*([change.reason] if change.reason else []), *checks])
 
 
 def print_promotion(reference: str, change: "AliasChange") -> None:

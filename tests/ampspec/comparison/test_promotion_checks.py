@@ -31,6 +31,7 @@ def right(count, rows):
         ("val_accuracy >= base", "undecided"),
         ("val_accuracy > base - 2 points", "passed"),
         ("val_accuracy within 2 points", "passed"),
+        ("val_accuracy within 2 point", "passed"),
         ("val_accuracy within 0.1 points", "undecided"),
         ("val_accuracy >= 0.97x", "passed"),
         ("val_accuracy >= base + 2 points", "failed"),

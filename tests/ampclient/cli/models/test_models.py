@@ -51,11 +51,29 @@ def test_a_model_goes_from_job_to_champion(ampctl, trained_job, tmp_path):
     assert ampctl("model", "show", "digits").out.splitlines()[1].startswith("digits:1")
     history = ampctl("model", "history", "digits").out.splitlines()
     assert ["promoted" in history[1], "refused" in history[2]] == [True, True]
+    assert "weekly; ✓ val_accuracy >= 0.7: expected >= 0.7; received 0.75" in history[1]
+    assert "✗ val_accuracy >= 0.9: expected >= 0.9; received 0.75" in history[2]
     saved = ampctl("model", "download", "digits@champion", "-o", str(tmp_path / "here"))
     assert saved.out.strip() == str(tmp_path / "here" / "model.keras")
     card = tmp_path / "card.md"
     ampctl("model", "card", "digits:1", "-o", str(card))
     assert card.read_text() == ampctl("model", "card", "digits:1").out
+
+
+def test_a_version_to_promote_is_named_as_for_other_commands(ampctl, trained_job):
+    for _ in range(2):
+        ampctl("model", "register", "digits", trained_job(metrics={"val_loss": 0.5}))
+    options = ("--alias", "champion", "--assert", "val_loss <= 0.6")
+    for words, number in ((("digits:1",), 1), (("digits@latest",), 2), (("digits", "1"), 1)):
+        promoted = ampctl("model", "promote", *words, *options)
+        assert (promoted.code, promoted.out.splitlines()[-1]) == (
+            ExitStatus.DONE,
+            f"digits:{number} is champion now.",
+        )
+    assert ampctl("model", "alias", "digits:2", "stable").out.endswith("version 2\n")
+    for command in (("promote", "digits"), ("promote", "digits:1", "2"), ("alias", "digits", "x")):
+        refused = ampctl("model", *command, *(options[:2] if command[0] == "promote" else ()))
+        assert (refused.code, "digits@champion" in refused.err) == (ExitStatus.USAGE, True)
 
 
 @pytest.mark.slow
