@@ -181,9 +181,12 @@ def set_quotas(
     if weight is not None:
         changes["weight"] = weight
     with _transaction() as (session, actor):
+        is_new = projects.get(session, name) is None
         projects.update(session, name, changes)
         audit.record(session, actor, "project.update", name, project=name, **changes)
         table = _projects(session)
+    if is_new:
+        typer.echo(f"Created the project {name}.", err=True)
     typer.echo(table)
 
 

@@ -113,13 +113,14 @@ def remove(
     return to_response(respond_once(database, idempotent_request, make))
 
 
-@router.post("/preview", summary="Preview retention rules", responses=problems(403, 422))
+@router.post("/preview", summary="Preview retention rules", responses=problems(403, 404, 422))
 def preview(
     name: Name, admin: ProjectAdminDep, database: DatabaseDep, body: PreviewBody
 ) -> RetentionPreview:
     """What the rules of the body, or without one those of the project, would delete now."""
     check_administers(admin, name)
     with database.read() as session:
+        _check_project(session, name)
         rules = body.rules
         if rules is None:
             rules = retention_rules.parsed(retention_rules.get(session, name))

@@ -1,6 +1,7 @@
 """`ampctl project`: list projects and set their quotas. For admins."""
 
 import re
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from ampclient.cli.output.formats import Output, OutputFormat, chosen, print_ite
 from ampclient.cli.output.server_output import print_projects
 from ampclient.cli.output.tables import print_json
 from ampspec.comparison.assertions import SIZES
+from ampspec.documents.problems import closest_match
 
 group = typer.Typer(help="List projects and set their quotas (for admins).", no_args_is_help=True)
 
@@ -83,6 +85,15 @@ MaxArtifactBytes = Annotated[
 ]
 
 
+def _created(name: str, names: Sequence[str]) -> str:
+    """That a project is new; with the other projects if one of them may have been meant."""
+    sentence = f"Created the project {name}."
+    similar = closest_match(name, names)
+    if similar is None:
+        return sentence
+    return f"{sentence} Did you mean {similar}? The projects before: {', '.join(names)}."
+
+
 @group.command(name="list")
 def list_(
     context: typer.Context,
@@ -127,7 +138,11 @@ def set_(
         changes["weight"] = weight
     if not changes:
         raise typer.BadParameter("nothing to set: give a quota, as in --max-running 4, or --weight")
-    changed = client_of(context).projects.update(name, **changes)
+    projects = client_of(context).projects
+    names = [project.name for project in projects.list()]
+    changed = projects.update(name, **changes)
+    if name not in names:
+        typer.echo(_created(name, names), err=True)
     if as_json:
         print_json(changed.to_json())
     else:

@@ -1,5 +1,7 @@
 """`ampctl retention`: set, show, preview and remove the retention rules of a project."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
@@ -20,6 +22,7 @@ group = typer.Typer(
 
 
 MAX_DAYS: Final = 36_500
+ID_CHARACTERS: Final = 8
 
 
 class What(StrEnum):
@@ -145,24 +148,34 @@ def preview(context: typer.Context, project: ProjectName, as_json: AsJson = Fals
 def remove(
     context: typer.Context,
     project: ProjectName,
-    number: Annotated[
-        int | None,
-        typer.Argument(
-            metavar="[NUMBER]", min=1, help="A rule, as `show` numbers them.", show_default="all"
-        ),
+    rule_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="A rule, as `show` lists it.", show_default="all"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a rule of a project, or all."""
+    """Remove a rule of a project by its id, or all.
+
+    The id stands for the content of the rule: the same command twice removes no other rule.
+    """
     retention = client_of(context).retention
-    rules = list(retention.get(project).rules)
-    if number is None:
+    rules = {_rule_id(rule): rule for rule in retention.get(project).rules}
+    if rule_id is None:
         retention.remove(project)
-    elif number > len(rules):
-        raise typer.BadParameter(f"expected a number from 1 to {len(rules)}, received {number}")
+    elif rule_id not in rules:
+        raise typer.BadParameter(
+            f"the project {project} has no rule {rule_id!r}; its rules are "
+            f"{', '.join(rules) or 'none'} (`ampctl retention show {project}`)"
+        )
     else:
-        retention.set(project, rules[: number - 1] + rules[number:])
+        retention.set(project, [rule for name, rule in rules.items() if name != rule_id])
     _print(retention.get(project), as_json=as_json)
+
+
+def _rule_id(rule: "RetentionRule") -> str:
+    """What stands for the content of a rule, wherever it is in the list."""
+    content = json.dumps(rule.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:ID_CHARACTERS]
 
 
 def _filters(rule: "RetentionRule") -> dict[str, object]:
@@ -195,7 +208,7 @@ def _print_rules(
     from ampclient._display.terminal_table import TableColumn
 
     columns = [
-        TableColumn("#", align_right=True),
+        TableColumn("ID"),
         TableColumn("DELETE"),
         TableColumn("AFTER", align_right=True),
         TableColumn("STATES"),
@@ -211,16 +224,16 @@ def _print_rules(
         ]
     rows = [
         (
-            str(number),
+            _rule_id(rule),
             rule.delete,
             f"{rule.after_days:g} d",
             " ".join(rule.states) or "all",
             _label_text(rule.labels),
             _label_text(rule.except_labels),
             str(rule.keep) if rule.delete == "checkpoints" else UNKNOWN,
-            *(_match_cells(matches[number - 1]) if matches is not None else ()),
+            *(_match_cells(matches[index]) if matches is not None else ()),
         )
-        for number, rule in enumerate(rules, start=1)
+        for index, rule in enumerate(rules)
     ]
     print_table(columns, rows)
 

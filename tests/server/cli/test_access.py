@@ -112,9 +112,11 @@ def test_revoking_the_last_admin_or_an_unknown_token_fails(migrated):
 
 
 def test_quotas_are_set_one_by_one_and_listed(migrated):
-    run("project", "set", "vision", "--max-queued", "10", url=migrated)
+    created = run("project", "set", "vision", "--max-queued", "10", url=migrated)
+    assert created.stderr.endswith("\nCreated the project vision.\n")
     outcome = run("project", "set", "vision", "--max-running", "2", url=migrated)
     assert outcome.stdout == run("project", "list", url=migrated).stdout
+    assert "Created" not in outcome.stderr
     row = "vision 0 10 0 2 0 - 0.0 - 0 - 0 - 1 0.00"
     assert outcome.stdout.splitlines()[-1].split() == row.split()
     run("project", "set", "vision", "--max-devices", "64", "--weight", "2.5", url=migrated)

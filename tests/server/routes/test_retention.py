@@ -46,6 +46,12 @@ def test_rules_are_previewed_set_applied_and_removed(api, make_job, database):
     assert actions == ["retention.remove", "retention.jobs", "retention.update"]
 
 
+def test_rules_of_a_project_that_does_not_exist_cannot_be_previewed(api):
+    for body in (None, {"rules": [RULE]}):
+        answer = api.client.post("/api/v1/projects/visio/retention/preview", json=body)
+        assert (answer.status_code, "There is no project 'visio'" in answer.text) == (404, True)
+
+
 @every_row(
     ("pointer", "rule"),
     [

@@ -13,6 +13,17 @@ def test_setting_one_quota_keeps_the_other(ampctl, server):
         assert result.json()["max_artifact_bytes"] == size_bytes
 
 
+def test_a_project_that_is_created_by_a_typo_is_named_with_the_others(ampctl):
+    first = ampctl("project", "set", "vision", "--max-queued", "5")
+    assert first.err == "Created the project vision.\n"
+    assert ampctl("project", "set", "vision", "--max-queued", "4").err == ""
+    created = ampctl("project", "set", "visio", "--max-queued", "5", "--json")
+    assert created.json()["name"] == "visio"
+    assert created.err == (
+        "Created the project visio. Did you mean vision? The projects before: vision.\n"
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [[], ["--max-queued", "many"], ["--max-running", "-1"], ["--max-artifact-bytes", "10G"]],
