@@ -27,17 +27,23 @@ def examine(settings: Settings) -> Iterator[Finding]:
     Yields:
         A finding for each part, as soon as there is one.
     """
-    yield from _database(settings.database_url)
+    address = make_url(settings.database_url)
+    name = address.render_as_string(hide_password=True)
+    if address.get_backend_name() == SQLITE and not Path(address.database or "").is_file():
+        # Further checks would create folders of a server that does not exist.
+        yield problem(
+            "database",
+            f"there is no server here: {name} does not exist",
+            "Start a server with `ampserver up`, or set AMPCORE_DATA_DIR or AMPCORE_DATABASE_URL "
+            "to those of a server. `ampserver migrate` creates a database for `ampserver api`.",
+        )
+        return
+    yield from _database(settings.database_url, name)
     yield from machine_findings(settings)
     yield from provider_findings(settings)
 
 
-def _database(url: str) -> Iterator[Finding]:
-    address = make_url(url)
-    name = address.render_as_string(hide_password=True)
-    if address.get_backend_name() == SQLITE and not Path(address.database or "").is_file():
-        yield problem("database", f"{name} does not exist", "Run `ampserver migrate`.")
-        return
+def _database(url: str, name: str) -> Iterator[Finding]:
     with closing(Database(url, limits=StatementLimits(statement_s=STATEMENT_S))) as database:
         try:
             with database.read() as session:

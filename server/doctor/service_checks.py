@@ -1,7 +1,7 @@
 """Checks of what the database says about the service: its servers, workers, queues and tokens."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -120,9 +120,26 @@ def _sandboxes(online: Sequence[Worker]) -> Iterator[Finding]:
     yield warning(
         "custom code",
         f"no worker may run it: {'; '.join(sorted(missing)) or 'no worker has a sandbox'}",
-        "Jobs with `model: {kind: bundle}` stay in the queue. Install bubblewrap where workers "
-        "run, or read docs/guides/operating.md on the other sandboxes.",
+        f"Jobs with `model: {{kind: bundle}}` stay in the queue. {_sandbox_remedy(missing)}",
     )
+
+
+def _sandbox_remedy(missing: Collection[str]) -> str:
+    """What mends the reasons of workers, as `worker/trainer/sandbox_plan.py` writes them."""
+    reasons = " ".join(missing)
+    if "AMPCORE_BUNDLE_SANDBOX" in reasons:
+        return "Remove AMPCORE_BUNDLE_SANDBOX from the settings of workers, and start them again."
+    if "AMPCORE_BUNDLE_USER_NAMESPACE" in reasons:
+        return (
+            "Give the workers a user namespace of their own, or remove "
+            "AMPCORE_BUNDLE_USER_NAMESPACE from their settings; see docs/guides/clusters.md."
+        )
+    if "bwrap is not installed" in reasons:
+        return (
+            "Install bubblewrap where workers run, or read docs/guides/operating.md on the other "
+            "sandboxes."
+        )
+    return "docs/guides/operating.md says what sandboxes need."
 
 
 def _tokens(session: Session) -> Finding:

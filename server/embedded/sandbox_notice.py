@@ -18,6 +18,7 @@ REMEDY: Final = (
     "To turn it on, install bubblewrap (on Debian: apt install bubblewrap) and start the server "
     "again; docs/guides/operating.md describes the other sandboxes."
 )
+GUIDE: Final = "docs/guides/operating.md says what sandboxes need."
 REMEDY_FOR_SETTING: Final = "To turn it on, remove that setting and start the server again."
 
 
@@ -83,5 +84,9 @@ def notice(missing: Any) -> str:
     Args:
         missing: Why there is none: a sentence for each kind of sandbox.
     """
-    remedy = REMEDY_FOR_SETTING if any(SETTING in sentence for sentence in missing) else REMEDY
+    reasons = " ".join(missing)
+    if SETTING in reasons:
+        remedy = REMEDY_FOR_SETTING
+    else:
+        remedy = REMEDY if not reasons or "bwrap is not installed" in reasons else GUIDE
     return " ".join(["Custom code is off: jobs that bring their code will wait.", *missing, remedy])

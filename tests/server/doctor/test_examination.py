@@ -109,6 +109,12 @@ def test_a_database_that_is_not_there_is_one_problem(tmp_path, redis_url):
     missing = Settings(database_url=f"sqlite:///{tmp_path}/a.sqlite", redis_url=redis_url)
     assert of_part(missing, "database")[0][1].endswith("a.sqlite does not exist")
     assert not (tmp_path / "a.sqlite").exists()
+    environment = {"AMPCORE_DATA_DIR": str(tmp_path / "none"), "AMPCORE_REDIS_URL": redis_url}
+    printed = CliRunner().invoke(app, ["doctor"], env=environment)
+    assert (printed.exit_code, "there is no server here" in printed.output) == (1, True)
+    assert "Start a server with `ampserver up`" in printed.output
+    assert printed.output.endswith("1 problem and 0 warnings.\n")
+    assert not (tmp_path / "none").exists()
     (tmp_path / "b.sqlite").write_bytes(b"no database" * 100)
     damaged = Settings(database_url=f"sqlite:///{tmp_path}/b.sqlite", redis_url=redis_url)
     assert "cannot be read" in of_part(damaged, "database")[0][1]
@@ -176,6 +182,21 @@ def test_a_fleet_without_a_sandbox_says_what_is_missing(healthy, database):
         lacking = {"sandbox": {"kind": None, "missing": ["bubblewrap"]}}
         workers.heartbeat(session, "w1", hardware=lacking)
     assert of_part(healthy, "custom code") == [(Level.WARNING, "no worker may run it: bubblewrap")]
+
+
+def test_the_remedy_for_custom_code_fits_the_reason(healthy, database):
+    for reason, remedy in (
+        ("AMPCORE_BUNDLE_SANDBOX is off.", "Remove AMPCORE_BUNDLE_SANDBOX from the settings"),
+        ("AMPCORE_BUNDLE_USER_NAMESPACE is required, and …", "Give the workers a user namespace"),
+        ("… the program bwrap is not installed …", "Install bubblewrap"),
+        ("The sandbox bubblewrap is not available: it fails.", "docs/guides/operating.md"),
+    ):
+        with database.write() as session:
+            lacking = {"sandbox": {"kind": None, "missing": [reason]}}
+            workers.heartbeat(session, "w1", hardware=lacking)
+        [remedies] = [row.remedy for row in examine(healthy) if row.part == "custom code"]
+        assert remedy in remedies
+        assert ("Install bubblewrap" in remedies) == ("bwrap" in reason)
 
 
 def test_an_admin_token_that_ends_soon_is_a_warning(healthy, database):

@@ -55,6 +55,15 @@ def test_without_a_sandbox_the_reason_and_the_remedy_are_written_once(
     assert "apt install bubblewrap" in text
 
 
+def test_a_sandbox_that_fails_is_not_to_be_installed(
+    notices: Callable[[dict[str, Any]], list[str]],
+) -> None:
+    reason = "The sandbox bubblewrap is not available: no permission."
+    [text] = notices({"sandbox": {"kind": None, "missing": [reason]}})
+    assert "apt install" not in text
+    assert text.endswith("docs/guides/operating.md says what sandboxes need.")
+
+
 def test_a_setting_that_turns_it_off_is_named_as_the_remedy(
     notices: Callable[[dict[str, Any]], list[str]],
 ) -> None:
