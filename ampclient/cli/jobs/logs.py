@@ -60,6 +60,8 @@ def logs(
     elif len(jobs) == 1 and not every:
         _print_one(jobs[0], follow=follow, attempt=attempt, as_json=as_json)
     elif follow:
+        if not jobs:
+            typer.echo("No job runs. Waiting for jobs that start; Ctrl-C ends it.", err=True)
         _follow(context, jobs, every=every, attempt=attempt, as_json=as_json)
     else:
         lines = LogLines(_names(jobs), as_json=as_json)
@@ -73,7 +75,7 @@ def _print_one(job: "Job", *, follow: bool, attempt: int | None, as_json: bool) 
     entries = job.logs(follow=follow, attempt=attempt)
     if not follow:
         if not print_log(entries, as_json=as_json):
-            typer.echo("The log is empty.", err=True)
+            typer.echo(_where_to_look(job, attempt), err=True)
         return
     with detach_on_interrupt(
         f"The job keeps running. Follow it again with: ampctl logs -f {job.id}"
@@ -84,6 +86,18 @@ def _print_one(job: "Job", *, follow: bool, attempt: int | None, as_json: bool) 
         why = f": {ended.message}" if ended.message else "."
         typer.echo(f"{ended.id} is {ended.state}{why}", err=True)
         raise typer.Exit(ExitStatus.FAILED)
+
+
+def _where_to_look(job: "Job", attempt: int | None) -> str:
+    """That a log is empty, as of built-in models, whose trainer prints nothing, and what is not."""
+    if attempt is not None and attempt > job.attempt:
+        return f"The log is empty: attempt {attempt} has not started."
+    if not job.attempt:
+        return "The log is empty: no worker has started the job yet."
+    return (
+        "The log is empty: nothing was printed. What the job did is in its events: "
+        f"ampctl events {job.id}, or ampctl {'get' if job.state.is_terminal else 'watch'} {job.id}"
+    )
 
 
 def _running(client: "Client") -> "list[Job]":

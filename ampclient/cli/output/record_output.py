@@ -9,7 +9,14 @@ import typer
 
 from ampclient._display import formats
 from ampclient._display.formats import UNKNOWN
-from ampclient.cli.output.tables import ago, duration_between, fields_text, json_text, print_table
+from ampclient.cli.output.tables import (
+    ago,
+    duration_between,
+    fields_text,
+    json_text,
+    print_table,
+    table_width,
+)
 
 if TYPE_CHECKING:
     from ampclient._display.event_groups import EventGroup
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 MAX_NAME_WIDTH: Final = 24
 """Maximum characters of a job's name before a line of its log."""
 MAX_DATA_WIDTH: Final = 200
-"""Maximum characters of an event's data in a table: tracebacks can have thousands."""
+"""Maximum characters of an event's data on a terminal: tracebacks can have thousands."""
 
 
 def print_events(events: Iterable["JobEvent"], *, show_all: bool = False) -> None:
@@ -80,8 +87,10 @@ def _event_text(event: "JobEvent") -> str:
 
 
 def _shortened(text: str) -> str:
-    """At most MAX_DATA_WIDTH characters; --json prints the full data."""
-    return text if len(text) <= MAX_DATA_WIDTH else f"{text[: MAX_DATA_WIDTH - 1]}…"
+    """At most MAX_DATA_WIDTH characters on a terminal; all of them in a pipe and with -o wide."""
+    if table_width() is None or len(text) <= MAX_DATA_WIDTH:
+        return text
+    return f"{text[: MAX_DATA_WIDTH - 1]}…"
 
 
 def print_attempts(attempts: Iterable["Attempt"]) -> None:

@@ -103,11 +103,11 @@ def fields_text(data: Mapping[str, Any]) -> str:
 
 
 def table_width() -> int | None:
-    """The maximum width of a table; None in a pipe."""
+    """The maximum width of a table; None in a pipe, and for `wide_tables`."""
     from rich.console import Console
 
     console = Console()
-    return console.width if console.is_terminal else None
+    return console.width if console.is_terminal and not _is_wide.get() else None
 
 
 def ago(moment: datetime) -> str:

@@ -15,7 +15,26 @@ def test_logs_are_printed_as_they_are(ampctl, server):
     assert (result.code, result.out) == (0, "Epoch 1\nloss 0.5\n")
     server.add_logs("a", "again\n", attempt=2)
     assert ampctl("logs", "a", "--attempt", "2").out == "again\n"
-    assert ampctl("logs", "a", "--attempt", "3").err == "The log is empty.\n"
+    assert ampctl("logs", "a", "--attempt", "3").err.startswith("The log is empty: attempt 3 has")
+
+
+def test_an_empty_log_says_where_to_look_instead(ampctl, server):
+    server.add_job("a", attempt=1, state="running")
+    assert ampctl("logs", "a").err.endswith(": ampctl events a, or ampctl watch a\n")
+    server.add_job("b", attempt=1, state="succeeded")
+    assert ampctl("logs", "b").err.endswith(": ampctl events b, or ampctl get b\n")
+    server.add_job("c")
+    assert ampctl("logs", "c").err == "The log is empty: no worker has started the job yet.\n"
+
+
+def test_following_all_logs_where_no_job_runs_says_so(start_ampctl, server):
+    process = start_ampctl("logs", "--all", "-f")
+    assert process.stderr.readline() == (
+        "No job runs. Waiting for jobs that start; Ctrl-C ends it.\n"
+    )
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
 
 
 def test_logs_as_json_are_one_document_per_line(ampctl, server):
