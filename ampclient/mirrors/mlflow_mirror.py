@@ -1,8 +1,10 @@
 """Mirrors a run to a tracking server or store of MLflow."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from ampclient.mirrors.mirror import NOT_MIRRORED, MirrorEnd, MirrorRow, MirrorStart, need_package
 
@@ -18,7 +20,9 @@ class MlflowMirror:
     """Writes a run to MLflow: settings as parameters, columns as metrics, labels as tags.
 
     Args:
-        uri: The tracking URI: a server, a folder or a database; None: as MLflow is set.
+        uri: The tracking URI: a server, a database or a folder; None: as MLflow is set. A folder
+            allows MLflow the folders of the process: they are in maintenance mode, and
+            `sqlite:///mlflow.db` is better where the whole package mlflow is installed.
         experiment: The name of the experiment, which is created if there is none.
 
     Raises:
@@ -52,6 +56,9 @@ class MlflowMirror:
         from mlflow import MlflowClient
         from mlflow.entities import Param
 
+        if self._uri is not None and is_folder(self._uri):
+            # MLflow's own option for folders, which version 3.13 and later refuse without it.
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         self._client = MlflowClient(tracking_uri=self._uri)
         experiment = self._client.get_experiment_by_name(self._experiment)
         experiment_id = (
@@ -98,6 +105,11 @@ class MlflowMirror:
         if end.state != "running":
             status = STATES.get(end.state, "FAILED")
             self._client.set_terminated(self._run_id, status, _ms(end.ended_at_s))
+
+
+def is_folder(uri: str) -> bool:
+    """Whether a tracking URI names a folder."""
+    return urlsplit(uri).scheme in ("", "file")
 
 
 def _ms(time_s: float) -> int:

@@ -94,6 +94,15 @@ def test_mlflow_has_what_was_logged_and_what_is_stored(mlflow, run_program):
         assert times == sorted(times)
 
 
+def test_a_folder_is_a_target_too(run_program, tmp_path):
+    output, errors = run_program(
+        PROGRAM.partition("failed =")[0] + "print(mirror.run_id)\n", (tmp_path / "runs").as_uri()
+    )
+    assert "is not complete" not in errors
+    [losses] = (tmp_path / "runs").glob(f"*/{output.split()[-1]}/metrics/loss")
+    assert len(losses.read_text().splitlines()) == 300
+
+
 def test_a_server_of_mlflow_that_is_away_is_said_and_costs_nothing(run_program):
     output, errors = run_program(
         PROGRAM.partition("failed =")[0] + "print(run.id)\n", "http://127.0.0.1:1"
