@@ -37,10 +37,8 @@ class StepRate:
             self._seen.append((time.monotonic(), job.step))
 
     def remaining_s(self, job: JobView) -> float | None:
-        """Seconds to the last step; None while unknown, 0 for a job that has ended."""
-        if job.state.is_terminal:
-            return 0.0
-        if len(self._seen) < 2 or job.total_steps is None:
+        """Seconds to the last step; None while unknown, and for a job that has ended."""
+        if job.state.is_terminal or len(self._seen) < 2 or job.total_steps is None:
             return None
         (first_s, first_step), (last_s, last_step) = self._seen[0], self._seen[-1]
         if last_step == first_step or last_s == first_s:

@@ -15,6 +15,8 @@ import gated  # noqa: F401 - registers its layer, so that Keras finds it
 HELD_OUT = 300
 """The last fifth of the points, which the job did not train on."""
 
+if len(sys.argv) != 2:
+    sys.exit("usage: python predict.py FOLDER")
 model = keras.saving.load_model(Path(sys.argv[1]) / "model.keras")
 data = np.load("points.npz")
 arms = model(data["x"][-HELD_OUT:]).numpy().argmax(axis=-1)

@@ -13,6 +13,8 @@ import numpy as np
 
 def main() -> None:
     """Give the model the raw values, and compare."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python predict.py FOLDER")
     model = keras.saving.load_model(Path(sys.argv[1]) / "model.keras")
     inputs, answers = flats.make_flats(400, seed=1)
     outputs = {name: np.asarray(values, np.float32) for name, values in model(inputs).items()}

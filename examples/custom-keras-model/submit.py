@@ -13,6 +13,8 @@ import ampclient
 
 def main() -> None:
     """Upload, submit, wait, download."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python submit.py FOLDER")
     (inputs, targets), (held_out, answers) = flats.make_flats(2000, 0), flats.make_flats(400, 1)
     arrays = {f"{name}_train": array for name, array in (inputs | targets).items()}
     arrays |= {f"{name}_test": array for name, array in (held_out | answers).items()}

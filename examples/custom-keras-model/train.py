@@ -17,6 +17,8 @@ import ampcore  # noqa: E402
 
 def main() -> None:
     """Train, and print the metrics."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python train.py FOLDER")
     trainer = ampcore.Trainer.from_keras(
         flats.build_model(),
         *flats.make_flats(2000, seed=0),

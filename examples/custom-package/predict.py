@@ -21,6 +21,8 @@ HELD_OUT = 200
 
 def main() -> None:
     """Compare the estimates with the radius."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python predict.py FOLDER")
     model = keras.saving.load_model(Path(sys.argv[1]) / "model.keras")
     images, radius = draw_discs(EXAMPLES, SIZE, NOISE, SEED)
     found = np.asarray(model(images[-HELD_OUT:]))[:, 0]

@@ -16,6 +16,8 @@ from PIL import Image
 
 def main() -> None:
     """Read the pictures as they are, and resize them as the job did; the model does the rest."""
+    if len(sys.argv) < 2:
+        sys.exit("usage: python predict.py FOLDER [PICTURE …]")
     folder, pictures = Path(sys.argv[1]), sys.argv[2:]
     known = sorted(Path("shapes/validation").glob("*/*.png"))
     if not pictures and not known:

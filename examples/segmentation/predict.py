@@ -14,6 +14,8 @@ HELD_OUT = 60
 
 def main() -> None:
     """Read the images as they are; the model rescales them itself."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python predict.py FOLDER")
     model = keras.saving.load_model(Path(sys.argv[1]) / "model.keras")
     with np.load("cells.npz") as cells:
         images, masks = cells["image"][-HELD_OUT:], cells["mask"][-HELD_OUT:]

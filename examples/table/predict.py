@@ -17,6 +17,8 @@ HELD_OUT = 120
 
 def main() -> None:
     """Read the table as it is, and compare."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python predict.py FOLDER")
     model = keras.saving.load_model(Path(sys.argv[1]) / "model.keras")
     with Path("houses.csv").open(encoding="utf-8") as file:
         houses = list(csv.DictReader(file))[-HELD_OUT:]

@@ -12,6 +12,8 @@ import numpy as np
 
 def main() -> None:
     """Read the images as they are, from 0 to 16; the model rescales them itself."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python predict.py FOLDER")
     model = keras.saving.load_model(Path(sys.argv[1]) / "model.keras")
     with np.load("loops.npz", allow_pickle=False) as archive:
         images, loops = archive["x_test"], archive["y_test"]

@@ -56,6 +56,15 @@ def end_of_python(program, folder, *command):
     )
 
 
+def test_a_script_without_its_argument_says_how_to_call_it(python_commands, tmp_path):
+    scripts = [path for path in EXAMPLES.glob("*/*.py") if "sys.argv[1]" in path.read_text()]
+    assert len(scripts) >= 9
+    for script in scripts:
+        done = end_of_python(python_commands / "python", tmp_path, script)
+        assert done.returncode == 1, script
+        assert done.stderr.splitlines()[-1].startswith(f"usage: python {script.name} FOLDER")
+
+
 @pytest.mark.parametrize("name", LEAST)
 def test_an_example_trains_and_its_model_gives_the_metric_on_raw_data(
     name, python, tmp_path, monkeypatch

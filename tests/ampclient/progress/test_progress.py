@@ -207,6 +207,17 @@ def test_the_step_rate_excludes_the_compilation(view, clock):
     assert step_rate.remaining_s(view(step=20)) == pytest.approx(4.0)
 
 
+def test_an_ended_job_has_no_time_left(view, clock):
+    step_rate = StepRate()
+    for step in (10, 20):
+        step_rate.update(view(step=step))
+        clock.sleep(1)
+    assert step_rate.remaining_s(view(step=20)) is not None
+    ended = view(step=20, state="succeeded")
+    assert step_rate.remaining_s(ended) is None
+    assert "0 ms" not in drawn(ended, step_rate.remaining_s(ended))
+
+
 def test_the_step_rate_restarts_with_a_new_attempt(view, clock):
     step_rate = StepRate()
     for step in (30, 5):
