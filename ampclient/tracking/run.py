@@ -314,7 +314,7 @@ class TrackedRun:
         has_stopped = self._sender.has_stopped  # which was logged, with the reason
         if not self._sender.close(self._flush_timeout_s):
             if not has_stopped or self._folder is not None:
-                log.warning("%s could not be sent completely; %s", self._subject, self._remedy)
+                log.warning("%s could not be sent completely; %s", self._api.subject, self._remedy)
             self._close()
             return
         end = self._end(state, message)
@@ -324,7 +324,7 @@ class TrackedRun:
                 entries, steps = self._sender.entries, self._outbox.logged_steps(None)
                 self._folder.complete(end["state"], entries=entries, steps=steps)
         except (AmpcoreError, RuntimeError) as error:  # RuntimeError: the client was closed before
-            log.warning("the end of %s could not be stored: %s", self._subject, error)
+            log.warning("the end of %s could not be stored: %s", self._api.subject, error)
         self._close()
 
     def _end(self, state: Outcome | None, message: str | None) -> dict[str, Any]:
@@ -346,11 +346,6 @@ class TrackedRun:
         if self._folder is not None:
             self._outbox.close()
             self._folder.close()
-
-    @property
-    def _subject(self) -> str:
-        """How messages name the run, which has no id before the server was reached."""
-        return "the run" if self.id is None else f"the run {self.id}"
 
     @property
     def _remedy(self) -> str:
@@ -376,8 +371,7 @@ class TrackedRun:
             self.finish("failed", f"{type(error).__name__}: {error}")
 
     def __repr__(self) -> str:
-        address = "not sent yet" if self.id is None else f"{self.id} {self.url}"
-        return f"<TrackedRun {address}>"
+        return f"<TrackedRun {self.id} {self.url}>"
 
     def _finish_at_exit(self) -> None:
         with contextlib.suppress(Exception):  # the interpreter is shutting down

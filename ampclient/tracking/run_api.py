@@ -51,6 +51,11 @@ class RunApi:
         return None if isinstance(self._run, NewRun) else self._run
 
     @property
+    def subject(self) -> str:
+        """How messages name the run, which has no id before the server was reached."""
+        return "the run" if self.run_id is None else f"the run {self.run_id}"
+
+    @property
     def url(self) -> str | None:
         """Its page in the dashboard; None before it is created."""
         run_id = self.run_id
