@@ -22,7 +22,8 @@ const RESULT_NAMES: Readonly<Record<string, string>> = {
   steps_s: "training time",
   peak_memory_bytes: "peak memory",
   median_examples_per_s: "median examples/s",
-  loss_drift: "difference of the training loss",
+  loss_drift: "loss of last tenth of steps vs. baseline",
+  speedup: "speed-up",
 };
 const HIGHER_IS_BETTER = /accuracy|auc|precision|recall|f1|iou|score|r2|per_s|speedup/;
 

@@ -28,8 +28,8 @@ export function Differences({ comparison }: { comparison: Comparison }) {
           </tr>
         </thead>
         <Section title="Compared with the baseline" rows={baselineRows(comparison)} width={comparison.jobs.length} />
-        <Section title="Spec differences" rows={specRows(comparison)} width={comparison.jobs.length} />
         <Section title="Results" rows={resultRows(comparison)} width={comparison.jobs.length} />
+        <Section title="Spec differences" rows={specRows(comparison)} width={comparison.jobs.length} />
       </table>
     </div>
   );

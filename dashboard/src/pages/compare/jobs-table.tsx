@@ -1,4 +1,4 @@
-// The table of many jobs: a row for each, the columns that differ first. A heading orders the rows.
+// The table of many jobs: a row for each, the results first, and the columns that differ. A heading orders the rows.
 import { useState } from "preact/hooks";
 import { routeHref } from "../../router.ts";
 import type { ComparedColumn } from "./columns.ts";
@@ -9,7 +9,10 @@ export function JobsTable(props: CompareViewProps) {
   const [showsEqual, setShowsEqual] = useState(false);
   const ranking = rankingOf(props);
   const equal = columns.filter(({ differs }) => !differs);
-  const shown = showsEqual ? columns : columns.filter(({ differs }) => differs);
+  const [results, specs] = (["result", "spec"] as const).map((kind) => columns.filter((column) => column.kind === kind && (showsEqual || column.differs)));
+  const shown = [...results!, ...specs!];
+  const count = new Map<string, number>();
+  for (const { job } of comparison.jobs) count.set(job.name, (count.get(job.name) ?? 0) + 1);
   const order = ranking?.order ?? comparison.jobs.map((_, job) => job);
   const sortBy = (key: string) =>
     onChange(key === ranking?.column.key ? { order: ranking.higherIsBetter ? "lowest" : "highest" } : { best: key, order: "" });
@@ -30,10 +33,11 @@ export function JobsTable(props: CompareViewProps) {
                 <tr key={id}>
                   <th scope="row">
                     <a href={routeHref(["jobs", id])}>{name}</a>
+                    {count.get(name)! > 1 && <span class="muted"> {id.slice(0, 6)}</span>}
                     {id === selection.baseline && <span class="muted"> baseline</span>}
                     {ranking && row === 0 && <span class="good"> best</span>}
                   </th>
-                  {shown.map(({ key, texts, isNumeric }) => <td key={key} class={isNumeric ? "number" : "break"}>{texts[job]}</td>)}
+                  {shown.map(({ key, texts, isNumeric }) => <td key={key} class={isNumeric ? "number" : "cut"} title={isNumeric ? undefined : texts[job]}>{texts[job]}</td>)}
                 </tr>
               );
             })}
