@@ -136,13 +136,13 @@ class TrainerChecks:
         # A resumed run that ends has no steps left for another one.
         copy = copytree(folder, folder.with_name("resume_again"))
         # Its layers have other numbers than those of the model that was stopped.
-        second, difference = self._resumed(first, folder)
+        _, difference = self._resumed(first, folder)
         if not difference:
             return f"stopped after {len(first.losses)} of {len(whole.losses)} steps"
-        if relative_difference([*first.losses, *second.losses], whole.losses) <= FLOAT32_LIMIT:
-            # TensorFlow's graph optimizer orders some sums by the names of operations.
-            keras.utils.clear_session()
-            _, difference = self._resumed(first, copy)
+        # TensorFlow's graph optimizer orders some sums by the names of operations. A network that
+        # amplifies the last digit differs by more than that after a step.
+        keras.utils.clear_session()
+        _, difference = self._resumed(first, copy)
         if difference:
             raise CheckFailed(difference)
         return "bit-equal if layers have the same numbers"
