@@ -11,7 +11,7 @@ def loss_scale_advice(
 ) -> dict[str, Any] | None:
     """The section `loss_scale` that suits the gradients; None if that of the job does.
 
-    A dynamic loss scale stays dynamic, and begins lower or higher.
+    A dynamic loss scale stays dynamic, and begins lower or higher; its limits include that.
 
     Args:
         scales: Those of the networks, of a report.
@@ -26,7 +26,12 @@ def loss_scale_advice(
         return None
     scale = 2.0 ** min(exponents)
     if loss_scale.get("mode") == "dynamic":
-        return {**loss_scale, "initial": scale}
+        limits = {
+            name: choose(scale, loss_scale[name])
+            for name, choose in (("minimum", min), ("maximum", max))
+            if name in loss_scale
+        }
+        return {**loss_scale, "initial": scale, **limits}
     return {"mode": "fixed", "scale": scale}
 
 

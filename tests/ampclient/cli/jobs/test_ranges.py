@@ -56,11 +56,12 @@ def test_a_scale_that_does_not_suit_comes_with_one_that_does(ampctl, server, job
 
 
 def test_a_dynamic_loss_scale_stays_dynamic_and_begins_elsewhere(ampctl, server, job):
-    dynamic = {"mode": "dynamic", "initial": 2.0**24, "growth_interval": 10}
+    dynamic = {"mode": "dynamic", "initial": 2.0**24, "minimum": 2.0**20, "growth_interval": 10}
     large = layer("large", [1.0], [8.0, 16.0])
     server.ranges[job] = found(large, scale=2.0**24, loss_scale=dynamic)
     out = ampctl("ranges", job).out
-    assert "Set loss_scale: {mode: dynamic, initial: 1024.0, growth_interval: 10}" in out
+    advice = "mode: dynamic, initial: 1024.0, minimum: 1024.0, growth_interval: 10"
+    assert f"Set loss_scale: {{{advice}}}" in out
     assert "scale too high" in out
 
 
